@@ -1,0 +1,59 @@
+/**
+ * @file Byte sizes: parsing, printing, alignment. `GiB` = 2^30, `GB` = 10^9, bare numbers are bytes.
+ */
+import { SpillwayError } from './errors.js';
+
+const UNITS: Readonly<Record<string, number>> = {
+  '': 1,
+  b: 1,
+  kb: 1e3,
+  mb: 1e6,
+  gb: 1e9,
+  tb: 1e12,
+  kib: 2 ** 10,
+  mib: 2 ** 20,
+  gib: 2 ** 30,
+  tib: 2 ** 40,
+};
+
+/**
+ * Bytes meant by `text`: a number with an optional unit, case-insensitive, e.g. `1.5 GiB`.
+ *
+ * @throws BYTE_SIZE_INVALID when it is no such text, negative, or not a whole number of bytes
+ *   within 2^53
+ */
+export function parseByteSize(text: string | number): number {
+  const match = /^\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z]*)\s*$/i.exec(String(text));
+  const unit = UNITS[(match?.[2] ?? '?').toLowerCase()];
+  const bytes =
+    match === null || unit === undefined ? Number.NaN : Math.round(Number(match[1]) * unit);
+  if (!Number.isSafeInteger(bytes)) {
+    throw new SpillwayError(
+      'BYTE_SIZE_INVALID',
+      `"${text}" is not a byte size; write a number of bytes or a unit such as 512MiB, 8GiB or 10GB`,
+    );
+  }
+  return bytes;
+}
+
+/** `bytes` for people, in binary units with up to two decimals: `1.5 GiB`. */
+export function formatBytes(bytes: number): string {
+  const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let value = bytes;
+  let index = 0;
+  while (value >= 1024 && index < names.length - 1) {
+    value /= 1024;
+    index += 1;
+  }
+  return `${Number(value.toFixed(2))} ${names[index] ?? 'B'}`;
+}
+
+/** The smallest multiple of `alignment` that is at least `value`. */
+export function alignUp(value: number, alignment: number): number {
+  return Math.ceil(value / alignment) * alignment;
+}
+
+/** The largest multiple of `alignment` that is at most `value`. */
+export function alignDown(value: number, alignment: number): number {
+  return Math.floor(value / alignment) * alignment;
+}
