@@ -1,0 +1,25 @@
+// Entry of the addon: one register function per subject, each declared in that subject's header.
+//
+// Context-aware (NAPI_MODULE_INIT): it is loaded once per thread that wants it, keeps no state per
+// environment, and may be used from worker threads.
+#include <node_api.h>
+
+#include "isa.h"
+
+namespace {
+
+// Raised with every change of an exported name, argument or layout; tiers/native/binding.ts holds
+// the same number and refuses an addon with another.
+constexpr uint32_t kAbiVersion = 1;
+
+}  // namespace
+
+NAPI_MODULE_INIT() {
+  napi_value version;
+  if (napi_create_uint32(env, kAbiVersion, &version) != napi_ok ||
+      napi_set_named_property(env, exports, "abiVersion", version) != napi_ok) {
+    return nullptr;
+  }
+  spillway::registerIsa(env, exports);
+  return exports;
+}

@@ -1,0 +1,136 @@
+/**
+ * @file The only file that loads the C++ addon; mirrors its exports as a typed interface.
+ *
+ * The addon is `build/spillway.node` under the package root, made by scripts/build-native.mjs. It
+ * is loaded once per thread, on first use. `SPILLWAY_NATIVE=off` keeps it out; `SPILLWAY_ISA`
+ * (`avx512`, `avx2`, `neon`, `portable`) forces the kernels' instruction set. Nothing here falls
+ * back in silence: `nativeStatus()` says what runs and why, and the doctor prints it.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { SpillwayError } from '../../core/errors.js';
+import type { Isa } from './native-binding.js';
+
+/** Same number as `kAbiVersion` in native/addon.cc. */
+export const ABI_VERSION = 1;
+
+/** What the addon exports. */
+export interface NativeAddon {
+  readonly abiVersion: number;
+  /** Instruction set of the numeric kernels, process-wide. */
+  isa(): Isa;
+  /** Forces the instruction set (tests, benchmarks). @throws RangeError when the CPU lacks it */
+  setIsa(isa: Isa): void;
+  /** Instruction sets of this CPU, best first; `portable` is always last. */
+  isaList(): Isa[];
+}
+
+/** Whether the addon is in use; otherwise why not. */
+export type NativeStatus =
+  | { readonly kind: 'loaded'; readonly path: string; readonly isa: Isa }
+  | { readonly kind: 'off' | 'not-built' | 'unloadable'; readonly reason: string };
+
+interface Loaded {
+  readonly addon: NativeAddon | undefined;
+  readonly status: NativeStatus;
+}
+
+let loaded: Loaded | undefined;
+
+/**
+ * The addon, or undefined when it is off, not built or not loadable (`nativeStatus()` says which).
+ *
+ * @throws NATIVE_ABI_MISMATCH when it was built from other sources than this file
+ * @throws CONFIG_INVALID when SPILLWAY_NATIVE or SPILLWAY_ISA has no such value here
+ */
+export function native(): NativeAddon | undefined {
+  loaded ??= load();
+  return loaded.addon;
+}
+
+/** What runs and why. Throws as `native()` does. */
+export function nativeStatus(): NativeStatus {
+  const addon = native();
+  const status = loaded!.status;
+  return status.kind === 'loaded' && addon ? { ...status, isa: addon.isa() } : status;
+}
+
+/** Path of the addon's file, whether or not it exists. */
+export function nativePath(): string {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  while (!isPackageRoot(folder)) {
+    const parent = dirname(folder);
+    if (parent === folder) {
+      throw new SpillwayError('INTERNAL', 'no package.json of spillway above the running file');
+    }
+    folder = parent;
+  }
+  return join(folder, 'build', 'spillway.node');
+}
+
+function isPackageRoot(folder: string): boolean {
+  const path = join(folder, 'package.json');
+  if (!existsSync(path)) return false;
+  const manifest = JSON.parse(readFileSync(path, 'utf8')) as { name?: unknown };
+  return manifest.name === 'spillway';
+}
+
+function load(): Loaded {
+  const forced = process.env['SPILLWAY_ISA'];
+  const result = loadAddon();
+  if (forced !== undefined && forced !== '') forceIsa(result.addon, forced);
+  return result;
+}
+
+function loadAddon(): Loaded {
+  const choice = process.env['SPILLWAY_NATIVE'] ?? '';
+  if (choice === 'off') {
+    return { addon: undefined, status: { kind: 'off', reason: 'SPILLWAY_NATIVE is off' } };
+  }
+  if (choice !== '' && choice !== 'on') {
+    throw new SpillwayError('CONFIG_INVALID', `SPILLWAY_NATIVE is "${choice}"; use on or off`);
+  }
+  const path = nativePath();
+  if (!existsSync(path)) {
+    const reason = `${path} does not exist; run "npm run build:native"`;
+    return { addon: undefined, status: { kind: 'not-built', reason } };
+  }
+  let addon: NativeAddon;
+  try {
+    addon = createRequire(import.meta.url)(path) as NativeAddon;
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    return { addon: undefined, status: { kind: 'unloadable', reason } };
+  }
+  checkAbi(addon.abiVersion, path);
+  return { addon, status: { kind: 'loaded', path, isa: addon.isa() } };
+}
+
+/**
+ * Refuses an addon of another layout.
+ *
+ * @throws NATIVE_ABI_MISMATCH
+ */
+export function checkAbi(actual: number, path: string): void {
+  if (actual === ABI_VERSION) return;
+  throw new SpillwayError(
+    'NATIVE_ABI_MISMATCH',
+    'the native addon was built from other sources; run "npm run build:native"',
+    { path, expected: ABI_VERSION, actual },
+  );
+}
+
+function forceIsa(addon: NativeAddon | undefined, forced: string): void {
+  const available: readonly string[] = addon ? addon.isaList() : ['portable'];
+  if (!available.includes(forced)) {
+    throw new SpillwayError(
+      'CONFIG_INVALID',
+      `SPILLWAY_ISA is "${forced}", which this CPU and build do not offer; use one of the available`,
+      { available },
+    );
+  }
+  addon?.setIsa(forced as Isa);
+}
