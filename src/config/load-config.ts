@@ -1,0 +1,69 @@
+/**
+ * @file From a configuration file and flags to a complete `TrainConfig`. Flags override the file.
+ */
+import { SpillwayError } from '../../core/errors.js';
+import { parseValue } from './config-key.js';
+import type { ConfigKey } from './config-key.js';
+import type { RawValues } from './raw-values.js';
+import { readConfigFile } from './read-config-file.js';
+import { resolveBudgets } from './resolve-budgets.js';
+import type { BudgetSources } from './resolve-budgets.js';
+import { CONFIG_KEY_NAMES, CONFIG_KEYS, REQUIRED_KEYS } from './schema.js';
+import type { ConfigValues, TrainConfig } from './train-config.js';
+
+/** Where values come from. */
+export interface ConfigInput {
+  /** Path of a YAML or JSON file. */
+  readonly file?: string | undefined;
+  /** Values that override the file's, as parsed by `parseFlags`. */
+  readonly flags?: RawValues;
+  readonly budgetSources?: BudgetSources;
+}
+
+/**
+ * The configuration of a run.
+ *
+ * @throws CONFIG_NOT_FOUND, CONFIG_UNKNOWN_KEY, CONFIG_INVALID, BYTE_SIZE_INVALID
+ */
+export async function loadConfig(input: ConfigInput): Promise<TrainConfig> {
+  const none: RawValues = new Map<never, never>();
+  const fromFile = input.file === undefined ? none : await readConfigFile(input.file);
+  const values = typeValues(fromFile, input.flags ?? none);
+  for (const key of REQUIRED_KEYS) {
+    if (values[key] === undefined) {
+      throw new SpillwayError(
+        'CONFIG_INVALID',
+        `${key} is required; give it in the file or as --${key}`,
+        { key },
+      );
+    }
+  }
+  return toTrainConfig(values, input.budgetSources);
+}
+
+/** Types each value and applies the defaults; budgets without a value stay undefined. */
+export function typeValues(file: RawValues, flags: RawValues): ConfigValues {
+  const typed = CONFIG_KEY_NAMES.map((name) => {
+    const key: ConfigKey<unknown> = CONFIG_KEYS[name];
+    // A bad value in the file is an error even where a flag overrides it.
+    const inFile = file.has(name) ? parseValue(name, key, file.get(name)) : key.fallback;
+    return [name, flags.has(name) ? parseValue(name, key, flags.get(name)) : inFile];
+  });
+  return Object.fromEntries(typed) as ConfigValues;
+}
+
+function toTrainConfig(values: ConfigValues, sources: BudgetSources | undefined): TrainConfig {
+  const { nvme_path: nvmePath = [], ...rest } = values;
+  const config: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries({ ...rest, nvme_path: nvmePath })) {
+    const [group, field] = camelCase(name).split('.') as [string, string | undefined];
+    const kept = Array.isArray(value) ? Object.freeze([...(value as unknown[])]) : value;
+    config[group] = field === undefined ? kept : Object.freeze({ [field]: kept });
+  }
+  // The schema's keys, camelCased, are exactly the fields of TrainConfig; a test compares them.
+  return Object.freeze({ ...config, ...resolveBudgets(values, sources) }) as TrainConfig;
+}
+
+function camelCase(name: string): string {
+  return name.replaceAll(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+}
