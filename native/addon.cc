@@ -4,7 +4,12 @@
 // environment, and may be used from worker threads.
 #include <node_api.h>
 
+#include "file-lock.h"
 #include "isa.h"
+#include "ring-async.h"
+#include "ring-sync.h"
+#include "ring.h"
+#include "slab.h"
 
 namespace {
 
@@ -21,5 +26,10 @@ NAPI_MODULE_INIT() {
     return nullptr;
   }
   spillway::registerIsa(env, exports);
+  spillway::registerFileLock(env, exports);
+  spillway::registerRing(env, exports);
+  spillway::registerAsyncRing(env, exports);
+  spillway::registerSyncRing(env, exports);
+  spillway::registerSlab(env, exports);
   return exports;
 }

@@ -26,7 +26,61 @@ export interface NativeAddon {
   setIsa(isa: Isa): void;
   /** Instruction sets of this CPU, best first; `portable` is always last. */
   isaList(): Isa[];
+
+  /** 0, or the errno with which the kernel refuses an io_uring. */
+  ringProbe(): number;
+  /**
+   * A ring on this thread's event loop. `onComplete(count)` finds `count` pairs (slot, result) in
+   * `completions`; a result is bytes or a negative errno. `onComplete` must not throw.
+   */
+  asyncRingCreate(
+    depth: number,
+    completions: Int32Array,
+    onComplete: (count: number) => void,
+  ): AsyncRingHandle;
+  /** Queues a request in a free slot below `depth`; no system call. The view is held. */
+  asyncRingPush(handle: AsyncRingHandle, ...request: RingRequest): void;
+  /** 0, or the number of newest requests not taken; then `completions[0]` is the negative errno. */
+  asyncRingSubmit(handle: AsyncRingHandle): number;
+  /** Waits for what is in flight, forgets its results. Idempotent. */
+  asyncRingClose(handle: AsyncRingHandle): void;
+
+  /** A ring that blocks the calling thread; belongs to that thread. */
+  syncRingCreate(depth: number, completions: Int32Array): SyncRingHandle;
+  syncRingPush(handle: SyncRingHandle, ...request: RingRequest): void;
+  /** Submits and blocks for `minComplete` completions; returns pairs written, or a negative errno. */
+  syncRingWait(handle: SyncRingHandle, minComplete: number): number;
+  syncRingClose(handle: SyncRingHandle): void;
+
+  /** Address of the view's first byte. */
+  slabAddress(view: Uint8Array): number;
+  /** Asks for huge pages (0) or gives the pages back (1); returns 0 or an errno. */
+  slabAdvise(view: Uint8Array, advice: 0 | 1): number;
+
+  /** Exclusive flock without waiting; returns 0 or an errno (EAGAIN: another holder). */
+  fileLock(fd: number): number;
+  /** Allocates space up to `byteLength`; returns 0 or an errno (EOPNOTSUPP: not on this disk). */
+  fileReserve(fd: number, byteLength: number): number;
 }
+
+/** Opaque. */
+export interface AsyncRingHandle {
+  readonly asyncRing: unique symbol;
+}
+
+/** Opaque. */
+export interface SyncRingHandle {
+  readonly syncRing: unique symbol;
+}
+
+/** Arguments of a push; `op` is 0 to read, 1 to write, 2 for fdatasync (view ignored). */
+export type RingRequest = [
+  slot: number,
+  op: 0 | 1 | 2,
+  fd: number,
+  offset: number,
+  view: Uint8Array,
+];
 
 /** Whether the addon is in use; otherwise why not. */
 export type NativeStatus =
