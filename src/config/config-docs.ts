@@ -1,0 +1,50 @@
+/**
+ * @file docs/CONFIG.md, generated from the schema, and the same as help text.
+ */
+import type { ConfigKey } from './config-key.js';
+import { CONFIG_KEY_NAMES, CONFIG_KEYS } from './schema.js';
+
+/** Default of a key as people would write it. */
+function defaultText(key: ConfigKey<unknown>): string {
+  return key.fallbackText === '' ? String(key.fallback) : key.fallbackText;
+}
+
+/** The whole page, ending in a newline. */
+export function renderConfigPage(): string {
+  const rows = CONFIG_KEY_NAMES.map((name) => {
+    const key: ConfigKey<unknown> = CONFIG_KEYS[name];
+    const cells = [`\`${name}\``, key.type, defaultText(key), key.meaning, key.source];
+    return `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  });
+  return `${PAGE_HEAD}\n${rows.join('\n')}\n`;
+}
+
+const PAGE_HEAD = `<!-- Generated from src/config/schema.ts by scripts/generate-config-docs.mjs; do not edit. -->
+
+# Configuration
+
+\`spillway train [CONFIG.yaml] [--key value …]\` reads keys from a YAML or JSON file and from flags;
+flags override the file.
+
+- \`-\` and \`_\` are the same: \`--max-length 512\`, \`--max_length 512\`, \`max-length: 512\`.
+- A dot stands for nesting: \`offload_param: {device: cpu}\`, \`offload_param.device: cpu\` and
+  \`--offload_param.device cpu\` mean the same.
+- Lists are a YAML list, one text with commas, or a repeated flag.
+- \`--strict_config\` and \`--strict_config true\` mean the same.
+- Byte sizes: \`KiB\`, \`MiB\`, \`GiB\`, \`TiB\` are powers of 1024; \`kB\`, \`MB\`, \`GB\`, \`TB\` powers of
+  1000; a bare number is bytes.
+- Available memory honours container limits (cgroup v1 and v2).
+- A key given as null is a key not given. An unknown key is an error that names the nearest one.
+
+| key | allowed | default | meaning | named after |
+| --- | --- | --- | --- | --- |`;
+
+/** One entry per key for `--help`. */
+export function renderConfigHelp(): string {
+  const lines = CONFIG_KEY_NAMES.map((name) => {
+    const key: ConfigKey<unknown> = CONFIG_KEYS[name];
+    const meaning = `${key.meaning.replaceAll('`', '')} (default: ${defaultText(key)})`;
+    return `  --${name} <${key.type}>\n      ${meaning}`;
+  });
+  return lines.join('\n');
+}

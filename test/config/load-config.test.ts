@@ -1,0 +1,345 @@
+// Goal: every key reads the same from a file and from a flag, and every mistake is named.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { SpillwayError } from '../../core/errors.js';
+import { loadConfig } from '../../src/config/load-config.js';
+import { parseFlags } from '../../src/config/parse-flags.js';
+import { parseConfigText } from '../../src/config/read-config-file.js';
+import { CONFIG_KEY_NAMES } from '../../src/config/schema.js';
+import type { ConfigKeyName } from '../../src/config/schema.js';
+import type { TrainConfig } from '../../src/config/train-config.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'spillway-config-'));
+afterAll(() => {
+  rmSync(folder, { recursive: true });
+});
+
+const budgetSources = { availableMemory: () => 8 * 2 ** 30, freeSpace: () => 100 * 2 ** 30 };
+const REQUIRED = ['--model_name_or_path', 'm', '--data_files', 'd.jsonl'];
+
+let fileCount = 0;
+function fileWith(text: string): string {
+  fileCount += 1;
+  const path = join(folder, `${fileCount}.yaml`);
+  writeFileSync(path, text);
+  return path;
+}
+
+function load(args: string[], file?: string): Promise<TrainConfig> {
+  return loadConfig({ file, flags: parseFlags(args).values, budgetSources });
+}
+
+async function failure(run: () => unknown): Promise<SpillwayError> {
+  try {
+    await run();
+  } catch (error) {
+    if (error instanceof SpillwayError) return error;
+    throw error;
+  }
+  throw new Error('did not fail');
+}
+
+/** Each key: how it is written, the value that must come out, its default, a value it refuses. */
+const TABLE: Record<
+  ConfigKeyName,
+  {
+    text: string;
+    get: (config: TrainConfig) => unknown;
+    value: unknown;
+    fallback?: string | number | boolean | [];
+    bad?: string;
+  }
+> = {
+  model_name_or_path: { text: 'models/gpt2', get: (c) => c.modelNameOrPath, value: 'models/gpt2' },
+  output_dir: { text: 'out', get: (c) => c.outputDir, value: 'out', fallback: 'trainer_output' },
+  dtype: {
+    text: 'bfloat16',
+    get: (c) => c.dtype,
+    value: 'bfloat16',
+    fallback: 'float32',
+    bad: 'float16',
+  },
+  device: { text: 'native', get: (c) => c.device, value: 'native', fallback: 'cpu', bad: 'gpu' },
+  device_memory: {
+    text: '64MiB',
+    get: (c) => c.deviceMemory,
+    value: 2 ** 26,
+    fallback: 2 ** 31,
+    bad: '8 gigs',
+  },
+  host_memory: {
+    text: '10GB',
+    get: (c) => c.hostMemory,
+    value: 1e10,
+    fallback: 2 ** 32,
+    bad: '-1',
+  },
+  nvme_path: { text: '/a,/b', get: (c) => c.nvmePath, value: ['/a', '/b'], fallback: [] },
+  nvme_memory: {
+    text: '1.5GiB',
+    get: (c) => c.nvmeMemory,
+    value: 1.5 * 2 ** 30,
+    fallback: 0,
+    bad: 'x',
+  },
+  'offload_param.device': {
+    text: 'cpu',
+    get: (c) => c.offloadParam.device,
+    value: 'cpu',
+    fallback: 'auto',
+    bad: 'disk',
+  },
+  'offload_optimizer.device': {
+    text: 'nvme',
+    get: (c) => c.offloadOptimizer.device,
+    value: 'nvme',
+    fallback: 'auto',
+    bad: 'disk',
+  },
+  sub_group_size: {
+    text: '8192',
+    get: (c) => c.subGroupSize,
+    value: 8192,
+    fallback: 16_777_216,
+    bad: '5000',
+  },
+  micro_batch_order: {
+    text: 'horizontal',
+    get: (c) => c.microBatchOrder,
+    value: 'horizontal',
+    fallback: 'auto',
+    bad: 'both',
+  },
+  optimizer_workers: { text: '5', get: (c) => c.optimizerWorkers, value: 5, bad: '0' },
+  data_files: { text: 'a.jsonl', get: (c) => c.dataFiles, value: ['a.jsonl'] },
+  dataset_text_field: {
+    text: 'content',
+    get: (c) => c.datasetTextField,
+    value: 'content',
+    fallback: 'text',
+  },
+  max_length: { text: '512', get: (c) => c.maxLength, value: 512, fallback: 1024, bad: '1' },
+  per_device_train_batch_size: {
+    text: '4',
+    get: (c) => c.perDeviceTrainBatchSize,
+    value: 4,
+    fallback: 1,
+    bad: '1.5',
+  },
+  gradient_accumulation_steps: {
+    text: '8',
+    get: (c) => c.gradientAccumulationSteps,
+    value: 8,
+    fallback: 1,
+    bad: '0',
+  },
+  num_train_epochs: {
+    text: '0.5',
+    get: (c) => c.numTrainEpochs,
+    value: 0.5,
+    fallback: 3,
+    bad: '0',
+  },
+  max_steps: { text: '7', get: (c) => c.maxSteps, value: 7, fallback: -1, bad: '0' },
+  learning_rate: {
+    text: '1e-3',
+    get: (c) => c.learningRate,
+    value: 1e-3,
+    fallback: 2e-5,
+    bad: 'fast',
+  },
+  lr_scheduler_type: {
+    text: 'cosine',
+    get: (c) => c.lrSchedulerType,
+    value: 'cosine',
+    fallback: 'linear',
+    bad: 'square',
+  },
+  warmup_steps: { text: '3', get: (c) => c.warmupSteps, value: 3, fallback: 0, bad: '-1' },
+  adam_beta1: { text: '0.8', get: (c) => c.adamBeta1, value: 0.8, fallback: 0.9, bad: '1' },
+  adam_beta2: { text: '0.95', get: (c) => c.adamBeta2, value: 0.95, fallback: 0.999, bad: '1.1' },
+  adam_epsilon: {
+    text: '1e-6',
+    get: (c) => c.adamEpsilon,
+    value: 1e-6,
+    fallback: 1e-8,
+    bad: 'Infinity',
+  },
+  weight_decay: { text: '.1', get: (c) => c.weightDecay, value: 0.1, fallback: 0, bad: '-0.1' },
+  max_grad_norm: { text: '0', get: (c) => c.maxGradNorm, value: 0, fallback: 1, bad: '-1' },
+  logging_steps: { text: '1', get: (c) => c.loggingSteps, value: 1, fallback: 10, bad: '0' },
+  save_strategy: {
+    text: 'no',
+    get: (c) => c.saveStrategy,
+    value: 'no',
+    fallback: 'steps',
+    bad: 'best',
+  },
+  save_steps: { text: '50', get: (c) => c.saveSteps, value: 50, fallback: 500, bad: '1e-1' },
+  seed: { text: '0', get: (c) => c.seed, value: 0, fallback: 42, bad: '4294967296' },
+  strict_config: {
+    text: 'true',
+    get: (c) => c.strictConfig,
+    value: true,
+    fallback: false,
+    bad: 'maybe',
+  },
+};
+
+/** REQUIRED without `key`, so that the test gives it. */
+function requiredBut(key: string): string[] {
+  return REQUIRED.flatMap((item, index) =>
+    index % 2 === 0 && item !== `--${key}` ? [item, REQUIRED[index + 1]!] : [],
+  );
+}
+
+describe.each(CONFIG_KEY_NAMES)('%s', (key) => {
+  const { text, get, value, fallback, bad } = TABLE[key];
+  // nvme_memory counts only beside a path.
+  const more = key === 'nvme_memory' ? ['--nvme_path', '/a'] : [];
+
+  it('reads the same as a flag, with dashes, with "=", from a file, dotted or nested', async () => {
+    const rest = [...requiredBut(key), ...more];
+    const nested = key.includes('.')
+      ? `${key.split('.')[0]!}: {${key.split('.')[1]!}: ${text}}`
+      : `${key}: ${text}`;
+    const configs = [
+      await load([...rest, `--${key}`, text]),
+      await load([...rest, `--${key.replaceAll('_', '-')}`, text]),
+      await load([...rest, `--${key}=${text}`]),
+      await load(rest, fileWith(`${key}: ${text}`)),
+      await load(rest, fileWith(`"${key.replaceAll('_', '-')}": "${text}"`)),
+      await load(rest, fileWith(nested)),
+    ];
+    for (const config of configs) expect(get(config)).toEqual(value);
+  });
+
+  it('overrides the file as a flag', async () => {
+    const other = fallback === undefined || typeof fallback === 'object' ? '1' : String(fallback);
+    const file = fileWith(`${key}: "${other}"`);
+    const config = await load([...requiredBut(key), ...more, `--${key}`, text], file);
+    expect(get(config)).toEqual(value);
+  });
+
+  it.runIf(fallback !== undefined)('has its default', async () => {
+    expect(get(await load(REQUIRED))).toEqual(fallback);
+  });
+
+  it.runIf(bad !== undefined)('refuses a bad value by name', async () => {
+    const args = [...requiredBut(key), `--${key}=${bad!}`];
+    const error = await failure(() => load(args));
+    expect(error.code).toMatch(/^(CONFIG_INVALID|BYTE_SIZE_INVALID)$/);
+    expect(error.message).toContain(key);
+    expect(error.message).toContain(bad);
+  });
+});
+
+describe('a configuration', () => {
+  it('has exactly the fields of the schema and is frozen', async () => {
+    const config = await load(REQUIRED);
+    const flat = Object.entries(config).flatMap(([name, value]) =>
+      name.startsWith('offload') ? Object.keys(value).map((inner) => `${name}.${inner}`) : [name],
+    );
+    const camel = (name: string) => name.replace(/_([a-z0-9])/g, (_, c: string) => c.toUpperCase());
+    expect(flat.sort()).toEqual(CONFIG_KEY_NAMES.map(camel).sort());
+    expect(Object.isFrozen(config)).toBe(true);
+    expect(Object.isFrozen(config.offloadParam)).toBe(true);
+    expect(Object.isFrozen(config.dataFiles)).toBe(true);
+  });
+
+  it.each(['model_name_or_path', 'data_files'])('needs %s', async (key) => {
+    const error = await failure(() => load(requiredBut(key)));
+    expect(error.code).toBe('CONFIG_INVALID');
+    expect(error.message).toContain(`${key} is required`);
+  });
+
+  it('takes 90 % of the free space once there is a path', async () => {
+    const config = await load([...REQUIRED, '--nvme_path', '/a']);
+    expect(config.nvmeMemory).toBe(90 * 2 ** 30);
+  });
+
+  it('collects repeated list flags, keeps commas within YAML lists', async () => {
+    const flags = await load([...REQUIRED, '--nvme_path', '/a', '--nvme-path', '/b,/c']);
+    expect(flags.nvmePath).toEqual(['/a', '/b', '/c']);
+    const file = await load(requiredBut('data_files'), fileWith('data_files: ["a,b", c]'));
+    expect(file.dataFiles).toEqual(['a,b', 'c']);
+  });
+
+  it('takes a boolean flag without a value, also before a positional', () => {
+    const parsed = parseFlags(['--strict_config', 'config.yaml']);
+    expect(parsed.positionals).toEqual(['config.yaml']);
+    expect([...parsed.values]).toEqual([['strict_config', true]]);
+  });
+
+  it('takes negative numbers, null as not given, and reads JSON', async () => {
+    expect((await load([...REQUIRED, '--max_steps', '-1'])).maxSteps).toBe(-1);
+    expect((await load(REQUIRED, fileWith('max_length:\nseed: ~'))).maxLength).toBe(1024);
+    expect((await load(REQUIRED, fileWith('{"max_length": 64}'))).maxLength).toBe(64);
+    expect((await load(REQUIRED, fileWith('# nothing'))).maxLength).toBe(1024);
+  });
+});
+
+describe('a mistake', () => {
+  it.each([
+    ['max_lenght: 5', 'max_lenght', 'max_length'],
+    ['batch_size: 5', 'batch_size', 'per_device_train_batch_size'],
+    ['offload_param: {devise: cpu}', 'offload_param.devise', 'offload_param.device'],
+    ['ofload_param: {device: cpu}', 'ofload_param', 'offload_param.device'],
+    ['learningrate: 1', 'learningrate', 'learning_rate'],
+  ])('%s is an unknown key that names the nearest', async (text, key, nearest) => {
+    const error = await failure(() => parseConfigText(text, 'c.yaml'));
+    expect(error.code).toBe('CONFIG_UNKNOWN_KEY');
+    expect(error.facts).toEqual({ key, nearest });
+    expect(error.message).toContain('c.yaml');
+  });
+
+  it('of a flag is named the same way', async () => {
+    const error = await failure(() => parseFlags(['--max-step', '5']));
+    expect(error.code).toBe('CONFIG_UNKNOWN_KEY');
+    expect(error.facts).toEqual({ key: 'max-step', nearest: 'max_steps' });
+    expect((await failure(() => parseFlags(['-x']))).code).toBe('CONFIG_UNKNOWN_KEY');
+  });
+
+  it.each([
+    ['seed: 1\nseed: 2', 'unique'],
+    ['max_length: 1\nmax-length: 2', 'max_length is given twice'],
+    ['offload_param: {device: cpu}\noffload_param.device: cpu', 'given twice'],
+    ['- seed', 'not a map'],
+    ['seed: [1', 'YAML'],
+    ['seed: 1\n\tb: 2', 'YAML'],
+    ['seed: *nothing', 'YAML'],
+    ['offload_param: cpu', 'offload_param'],
+    ['seed: {a: 1}', 'a map'],
+    ['__proto__: {seed: 1}', '__proto__'],
+  ])('%j is one line that says what is wrong', async (text, fragment) => {
+    const error = await failure(() => load(REQUIRED, fileWith(text)));
+    expect(error.code).toMatch(/^CONFIG_(INVALID|UNKNOWN_KEY)$/);
+    expect(error.message).toContain(fragment);
+    expect(error.message).not.toContain('\n');
+  });
+
+  it('is a flag without a value or given twice', async () => {
+    expect((await failure(() => parseFlags(['--seed']))).message).toContain('--seed needs a value');
+    expect((await failure(() => parseFlags(['--seed', '--max_steps', '1']))).code).toBe(
+      'CONFIG_INVALID',
+    );
+    const twice = await failure(() => parseFlags(['--seed', '1', '--seed=2']));
+    expect(twice.message).toContain('seed is given twice');
+  });
+
+  it('is a missing file, a folder or a huge file', async () => {
+    expect((await failure(() => load(REQUIRED, join(folder, 'none.yaml')))).code).toBe(
+      'CONFIG_NOT_FOUND',
+    );
+    expect((await failure(() => load(REQUIRED, folder))).code).toBe('CONFIG_NOT_FOUND');
+    const huge = await failure(() => load(REQUIRED, fileWith(' '.repeat(2 ** 20 + 1))));
+    expect(huge.code).toBe('CONFIG_INVALID');
+  });
+
+  it('in the file is an error even when a flag overrides it', async () => {
+    const error = await failure(() => load([...REQUIRED, '--seed', '1'], fileWith('seed: x')));
+    expect(error.code).toBe('CONFIG_INVALID');
+  });
+});
