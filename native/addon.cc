@@ -4,12 +4,19 @@
 // environment, and may be used from worker threads.
 #include <node_api.h>
 
+#include "accumulate.h"
+#include "adamw.h"
+#include "casts.h"
+#include "crc32c.h"
 #include "file-lock.h"
+#include "grad-norm.h"
 #include "isa.h"
+#include "probes.h"
 #include "ring-async.h"
 #include "ring-sync.h"
 #include "ring.h"
 #include "slab.h"
+#include "split-master.h"
 
 namespace {
 
@@ -26,6 +33,13 @@ NAPI_MODULE_INIT() {
     return nullptr;
   }
   spillway::registerIsa(env, exports);
+  spillway::registerAdamw(env, exports);
+  spillway::registerSplitMaster(env, exports);
+  spillway::registerCasts(env, exports);
+  spillway::registerAccumulate(env, exports);
+  spillway::registerGradNorm(env, exports);
+  spillway::registerCrc32c(env, exports);
+  spillway::registerProbes(env, exports);
   spillway::registerFileLock(env, exports);
   spillway::registerRing(env, exports);
   spillway::registerAsyncRing(env, exports);

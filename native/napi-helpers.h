@@ -105,6 +105,10 @@ bool getSpan(napi_env env, napi_value value, const char* name, Span<T>* out) {
   return false;
 }
 
+// The same memory as bit patterns: kernels that move bits must not pass them through a float
+// register, which may quieten a NaN. Float and uint32 views never meet in one function.
+inline uint32_t* bitsOf(float* values) { return reinterpret_cast<uint32_t*>(values); }
+
 // Throws a RangeError unless `actual` equals `expected`.
 inline bool checkLength(napi_env env, const char* name, size_t actual, size_t expected) {
   if (actual == expected) return true;

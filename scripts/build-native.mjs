@@ -27,7 +27,8 @@ const output = join(outputFolder, 'spillway.node');
 const stamp = join(outputFolder, 'spillway.stamp');
 
 const COMPILE_FLAGS = [
-  '-O2',
+  // -O3, since at -O2 gcc does not vectorise loops of unknown length.
+  '-O3',
   '-std=c++17',
   '-fPIC',
   '-fvisibility=hidden',

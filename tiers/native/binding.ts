@@ -12,13 +12,16 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { SpillwayError } from '../../core/errors.js';
-import type { Isa } from './native-binding.js';
+import type { Isa, Kernels } from './native-binding.js';
+import type { AdamwFactors } from './portable/adamw-factors.js';
+import { adamwFactors } from './portable/adamw-factors.js';
+import { portableKernels } from './portable/kernels.js';
 
 /** Same number as `kAbiVersion` in native/addon.cc. */
 export const ABI_VERSION = 1;
 
-/** What the addon exports. */
-export interface NativeAddon {
+/** What the addon exports; kernels as in `Kernels`, AdamW with its scalars already rounded. */
+export interface NativeAddon extends Omit<Kernels, 'adamw' | 'adamwSplit'> {
   readonly abiVersion: number;
   /** Instruction set of the numeric kernels, process-wide. */
   isa(): Isa;
@@ -26,6 +29,32 @@ export interface NativeAddon {
   setIsa(isa: Isa): void;
   /** Instruction sets of this CPU, best first; `portable` is always last. */
   isaList(): Isa[];
+
+  adamw(
+    param: Float32Array,
+    grad: Float32Array,
+    expAvg: Float32Array,
+    expAvgSq: Float32Array,
+    factors: AdamwFactors,
+  ): void;
+  adamwSplit(
+    param: Uint16Array,
+    masterLo: Uint16Array,
+    grad: Float32Array,
+    expAvg: Float32Array,
+    expAvgSq: Float32Array,
+    factors: AdamwFactors,
+  ): void;
+
+  /** `out = fmaf(a, b, c)` per element; the reference of the TypeScript twin's tests. */
+  fusedMultiplyAdd(a: Float32Array, b: Float32Array, c: Float32Array, out: Float32Array): void;
+  /** AdamW's memory traffic without its arithmetic; the ceiling of its benchmark. */
+  adamwTraffic(
+    param: Float32Array,
+    grad: Float32Array,
+    expAvg: Float32Array,
+    expAvgSq: Float32Array,
+  ): void;
 
   /** 0, or the errno with which the kernel refuses an io_uring. */
   ringProbe(): number;
@@ -93,6 +122,7 @@ interface Loaded {
 }
 
 let loaded: Loaded | undefined;
+let chosen: Kernels | undefined;
 
 /**
  * The addon, or undefined when it is off, not built or not loadable (`nativeStatus()` says which).
@@ -110,6 +140,40 @@ export function nativeStatus(): NativeStatus {
   const addon = native();
   const status = loaded!.status;
   return status.kind === 'loaded' && addon ? { ...status, isa: addon.isa() } : status;
+}
+
+/**
+ * The numeric kernels that this process uses: the addon's, or their TypeScript twins.
+ * Throws as `native()` does.
+ */
+export function kernels(): Kernels {
+  const addon = native();
+  if (addon === undefined) return portableKernels;
+  chosen ??= nativeKernels(addon);
+  return chosen;
+}
+
+/** Instruction set of `kernels()`; `javascript` without the addon. Throws as `native()` does. */
+export function isa(): Isa | 'javascript' {
+  return native()?.isa() ?? 'javascript';
+}
+
+function nativeKernels(addon: NativeAddon): Kernels {
+  return {
+    adamw: (param, grad, expAvg, expAvgSq, scalars) =>
+      addon.adamw(param, grad, expAvg, expAvgSq, adamwFactors(scalars)),
+    adamwSplit: (param, masterLo, grad, expAvg, expAvgSq, scalars) =>
+      addon.adamwSplit(param, masterLo, grad, expAvg, expAvgSq, adamwFactors(scalars)),
+    splitMaster: addon.splitMaster,
+    joinMaster: addon.joinMaster,
+    bf16ToF32: addon.bf16ToF32,
+    f32ToBf16: addon.f32ToBf16,
+    f16ToF32: addon.f16ToF32,
+    f32ToF16: addon.f32ToF16,
+    accumulate: addon.accumulate,
+    squaredNormLeaves: addon.squaredNormLeaves,
+    crc32c: addon.crc32c,
+  };
 }
 
 /** Path of the addon's file, whether or not it exists. */
