@@ -1,0 +1,48 @@
+/**
+ * @file Rows of an accumulated batch as micro-batches for the engine.
+ *
+ * All micro-batches of a step have one length T, so that one plan fits them: the longest row of the
+ * accumulated batch, rounded up to 8, at most `maxLength`. Pads stand on the right, where causal
+ * attention cannot see them from a token; their id is 0 and their label -100.
+ *
+ * B rows, T tokens.
+ */
+import { alignUp } from '../../core/bytes.js';
+import type { MicroBatch } from '../model/block.js';
+import { IGNORED_LABEL, languageModelBatch } from '../model/language-model-batch.js';
+
+import type { TokenDataset } from './load-dataset.js';
+
+/** Lengths are multiples of this: few distinct shapes, and rows of whole cache lines. */
+const LENGTH_GRAIN = 8;
+
+/** Any id would do, since no loss depends on it. */
+const PAD_ID = 0;
+
+/** T of a batch whose longest row has `longestRow` tokens (at most `maxLength`). */
+export function paddedLength(longestRow: number, maxLength: number): number {
+  return Math.min(alignUp(longestRow, LENGTH_GRAIN), maxLength);
+}
+
+/** Micro-batches with fields input_ids and labels, [B, T] each. */
+export function collate(
+  dataset: TokenDataset,
+  microBatches: readonly Uint32Array[],
+  maxLength: number,
+): MicroBatch[] {
+  let longestRow = 0;
+  for (const rows of microBatches) {
+    for (const row of rows) longestRow = Math.max(longestRow, dataset.rowLength(row));
+  }
+  const length = paddedLength(longestRow, maxLength);
+  return microBatches.map((rows) => {
+    const inputIds = new Int32Array(rows.length * length).fill(PAD_ID);
+    const labels = new Int32Array(rows.length * length).fill(IGNORED_LABEL);
+    rows.forEach((row, b) => {
+      const tokens = dataset.row(row);
+      inputIds.set(tokens.inputIds, b * length);
+      labels.set(tokens.labels, b * length);
+    });
+    return languageModelBatch({ inputIds, labels, batchSize: rows.length, length });
+  });
+}
