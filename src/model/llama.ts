@@ -1,0 +1,120 @@
+/**
+ * @file Llama as a chain of blocks: embedding, decoder layers, head with loss (Touvron et al. 2023,
+ * arXiv 2302.13971; the arithmetic of transformers' LlamaForCausalLM).
+ *
+ * Parameter names and layouts are those of `save_pretrained`: Linear weights [out, in]. Grouped-query
+ * attention; head tied or not.
+ *
+ * Shapes: B batch, T sequence, C hidden, H heads, D head width, N = B*T.
+ */
+import * as tf from '@tensorflow/tfjs-core';
+import type { Tensor } from '@tensorflow/tfjs-core';
+import { mergeHeads, splitHeads } from './attention-heads.js';
+import type { Block, DenseBlock, ParamSpec, Params } from './block.js';
+import { matrixSpec, tensorOf, vectorSpec } from './block-params.js';
+import type { LlamaConfig } from './llama-config.js';
+import { causalAttention } from './ops/causal-attention.js';
+import { linear } from './ops/linear.js';
+import { residualAdd } from './ops/residual-add.js';
+import { rmsNorm } from './ops/rms-norm.js';
+import { rotary } from './ops/rotary.js';
+import { swiglu } from './ops/swiglu.js';
+import { tokenEmbedding } from './token-embedding.js';
+import { vocabularyHead } from './vocabulary-head.js';
+
+const LINEAR = { weight: 'out,in' } as const;
+
+/** The blocks of a Llama model: `embedding`, `layers.0` …, `head`. */
+export function buildLlama(config: LlamaConfig): Block[] {
+  const { vocabSize, hiddenSize, initStd, epsilon } = config;
+  const tokens = matrixSpec('model.embed_tokens.weight', [vocabSize, hiddenSize], initStd);
+  const norm = vectorSpec('model.norm.weight', hiddenSize, 'ones');
+  const matrix = config.tied
+    ? tokens
+    : matrixSpec('lm_head.weight', [vocabSize, hiddenSize], initStd);
+  return [
+    tokenEmbedding({ name: 'embedding', tokens }),
+    ...Array.from({ length: config.layers }, (_, index) => decoderLayer(config, index)),
+    vocabularyHead({
+      name: 'head',
+      kind: `rmsNorm(${epsilon})`,
+      matrix: matrix.name,
+      vocabSize,
+      hiddenSize,
+      owns: config.tied ? [norm] : [norm, matrix],
+      normUses: [norm.name],
+      norm: (params, x) => rmsNorm(x, tensorOf(params, norm.name), epsilon),
+    }),
+  ];
+}
+
+function decoderLayer(config: LlamaConfig, index: number): DenseBlock {
+  const prefix = `model.layers.${index}.`;
+  const owns = layerSpecs(config, prefix);
+  const { hiddenSize, innerSize, heads, keyHeads, headWidth, epsilon, ropeTheta } = config;
+  return {
+    kind: 'dense',
+    name: `layers.${index}`,
+    kindKey: `llama-layer(C=${hiddenSize},H=${heads}/${keyHeads}x${headWidth},inner=${innerSize},eps=${epsilon},theta=${ropeTheta})`,
+    owns,
+    uses: owns.map((spec) => spec.name),
+    apply: (params, [x]) => {
+      // Tidies free, half a layer at a time, what no gradient saved.
+      const rows = tf.reshape(x!, [-1, hiddenSize]);
+      const [batchSize, length] = x!.shape as [number, number, number];
+      const attended = tf.tidy(() =>
+        residualAdd(rows, attention(params, prefix, rows, [batchSize, length], config)),
+      );
+      const output = tf.tidy(() =>
+        residualAdd(attended, feedForward(params, prefix, attended, epsilon)),
+      );
+      return [tf.reshape(output, x!.shape)];
+    },
+  };
+}
+
+function layerSpecs(config: LlamaConfig, prefix: string): ParamSpec[] {
+  const { hiddenSize, innerSize, initStd } = config;
+  const queryWidth = config.heads * config.headWidth;
+  const keyWidth = config.keyHeads * config.headWidth;
+  return [
+    vectorSpec(`${prefix}input_layernorm.weight`, hiddenSize, 'ones'),
+    matrixSpec(`${prefix}self_attn.q_proj.weight`, [queryWidth, hiddenSize], initStd),
+    matrixSpec(`${prefix}self_attn.k_proj.weight`, [keyWidth, hiddenSize], initStd),
+    matrixSpec(`${prefix}self_attn.v_proj.weight`, [keyWidth, hiddenSize], initStd),
+    matrixSpec(`${prefix}self_attn.o_proj.weight`, [hiddenSize, queryWidth], initStd),
+    vectorSpec(`${prefix}post_attention_layernorm.weight`, hiddenSize, 'ones'),
+    matrixSpec(`${prefix}mlp.gate_proj.weight`, [innerSize, hiddenSize], initStd),
+    matrixSpec(`${prefix}mlp.up_proj.weight`, [innerSize, hiddenSize], initStd),
+    matrixSpec(`${prefix}mlp.down_proj.weight`, [hiddenSize, innerSize], initStd),
+  ];
+}
+
+/** Attention of rows x [N, C], residual not added. */
+function attention(
+  params: Params,
+  prefix: string,
+  x: Tensor,
+  shape: readonly [number, number],
+  { heads, keyHeads, epsilon, ropeTheta }: LlamaConfig,
+): Tensor {
+  const normed = rmsNorm(x, tensorOf(params, `${prefix}input_layernorm.weight`), epsilon);
+  const project = (name: string, count: number): Tensor =>
+    splitHeads(project2d(params, `${prefix}self_attn.${name}_proj.weight`, normed), shape, count);
+  const q = rotary(project('q', heads), ropeTheta);
+  const k = rotary(project('k', keyHeads), ropeTheta);
+  const merged = mergeHeads(causalAttention(q, k, project('v', keyHeads)));
+  return project2d(params, `${prefix}self_attn.o_proj.weight`, merged);
+}
+
+/** Feed-forward part of rows x [N, C], residual not added. */
+function feedForward(params: Params, prefix: string, x: Tensor, epsilon: number): Tensor {
+  const normed = rmsNorm(x, tensorOf(params, `${prefix}post_attention_layernorm.weight`), epsilon);
+  const gate = project2d(params, `${prefix}mlp.gate_proj.weight`, normed);
+  const up = project2d(params, `${prefix}mlp.up_proj.weight`, normed);
+  return project2d(params, `${prefix}mlp.down_proj.weight`, swiglu(gate, up));
+}
+
+function project2d(params: Params, name: string, x: Tensor): Tensor {
+  return linear(x, tensorOf(params, name), undefined, LINEAR);
+}

@@ -1,0 +1,101 @@
+/**
+ * @file From a parsed config.json to a chain of blocks, its sizes and the names in its files.
+ */
+import { SpillwayError } from '../../core/errors.js';
+import type { Block, ParamName } from './block.js';
+import type { ConfigOptions, JsonObject } from './config-rules.js';
+import { buildGpt2 } from './gpt2.js';
+import { parseGpt2Config } from './gpt2-config.js';
+import { buildLlama } from './llama.js';
+import { parseLlamaConfig } from './llama-config.js';
+
+/** A built-in model, without weights. */
+export interface ModelDefinition {
+  readonly name: 'gpt2' | 'llama';
+  readonly blocks: readonly Block[];
+  readonly vocabSize: number;
+  /** Longest sequence: a limit for gpt2, the trained length for llama. */
+  readonly maxPositions: number;
+  /** Whether the head shares the token table. */
+  readonly tied: boolean;
+  /** Names under which a file may hold the parameter, best first: `save_pretrained`'s, then that of
+   * a file without the base model's prefix (the hub's gpt2, saved base models). */
+  fileNames(param: ParamName): readonly string[];
+  /** Whether a tensor of that name is known to be no parameter: an attention mask, rotary
+   * tables, the second name of a tied head. */
+  isNonParameter(fileName: string): boolean;
+}
+
+type Built = Pick<ModelDefinition, 'blocks' | 'vocabSize' | 'maxPositions' | 'tied'>;
+
+interface ModelType {
+  /** Of the base model's parameters. */
+  readonly prefix: string;
+  readonly tokenParam: ParamName;
+  readonly nonParameters: RegExp;
+  build(config: JsonObject, options: ConfigOptions): Built;
+}
+
+const HEAD_NAME = 'lm_head.weight';
+
+const MODEL_TYPES: Readonly<Record<ModelDefinition['name'], ModelType>> = {
+  gpt2: {
+    prefix: 'transformer.',
+    tokenParam: 'transformer.wte.weight',
+    nonParameters: /^(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)$/,
+    build: (json, options) => {
+      const config = parseGpt2Config(json, options);
+      const { vocabSize, positions, tied } = config;
+      return { blocks: buildGpt2(config), vocabSize, maxPositions: positions, tied };
+    },
+  },
+  llama: {
+    prefix: 'model.',
+    tokenParam: 'model.embed_tokens.weight',
+    nonParameters:
+      /^(model\.)?(layers\.\d+\.self_attn\.)?rotary_emb\.(inv_freq|original_inv_freq|cos_cached|sin_cached)$/,
+    build: (json, options) => {
+      const config = parseLlamaConfig(json, options);
+      const { vocabSize, positions, tied } = config;
+      return { blocks: buildLlama(config), vocabSize, maxPositions: positions, tied };
+    },
+  },
+};
+
+/**
+ * The model that `config`, a parsed config.json, describes.
+ *
+ * @throws MODEL_CONFIG_INVALID naming a missing or invalid field; MODEL_UNSUPPORTED naming a model
+ *   type or a field that we do not compute
+ */
+export function modelFromConfig(config: unknown, options: ConfigOptions): ModelDefinition {
+  if (typeof config !== 'object' || config === null || Array.isArray(config)) {
+    throw new SpillwayError(
+      'MODEL_CONFIG_INVALID',
+      'config.json is not a JSON object; compare with a config of transformers',
+    );
+  }
+  const json = config as JsonObject;
+  const name = json['model_type'];
+  if (name !== 'gpt2' && name !== 'llama') {
+    throw new SpillwayError(
+      name === undefined ? 'MODEL_CONFIG_INVALID' : 'MODEL_UNSUPPORTED',
+      `config.json: model_type is ${name === undefined ? 'missing' : JSON.stringify(name)}; supported are ${Object.keys(MODEL_TYPES).join(' and ')}`,
+      { field: 'model_type' },
+    );
+  }
+  const type = MODEL_TYPES[name];
+  const built = type.build(json, options);
+  return {
+    name,
+    ...built,
+    fileNames: (param) => {
+      const names = [param];
+      if (param.startsWith(type.prefix)) names.push(param.slice(type.prefix.length));
+      if (built.tied && param === type.tokenParam) names.push(HEAD_NAME);
+      return names;
+    },
+    isNonParameter: (fileName) =>
+      type.nonParameters.test(fileName) || (built.tied && fileName === HEAD_NAME),
+  };
+}
