@@ -14,12 +14,14 @@ export interface ShardUpdate {
   readonly expAvg: StateLocation;
   readonly expAvgSq: StateLocation;
   readonly scalars: AdamwScalars;
+  /** Count the elements whose float32 master changes; costs about as much as the update itself. */
+  readonly countChanges?: boolean;
 }
 
 /** What an update moved and saw. */
 export interface ShardUpdateResult {
   readonly nvmeReadBytes: number;
   readonly nvmeWrittenBytes: number;
-  /** Elements of `param` (float32 master bits) that changed. */
-  readonly changedCount: number;
+  /** Elements of `param` (float32 master bits) that changed; absent unless `countChanges` asked. */
+  readonly changedCount?: number;
 }
