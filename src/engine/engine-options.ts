@@ -1,0 +1,68 @@
+/**
+ * @file Options of `Engine.create`: the configuration's keys in camelCase, with the same defaults.
+ */
+import type { Logger } from '../../core/logger.js';
+import type { ComputeDtype } from '../../core/types.js';
+import type { IoBackend } from '../../tiers/nvme/io-backend.js';
+import type { FaultPlan } from '../../tiers/nvme/fault-plan.js';
+import type { MicroBatch, Model } from '../model/block.js';
+import type { OffloadDevice } from '../plan/memory-plan.js';
+
+/** AdamW and clipping; defaults are the configuration's. */
+export interface OptimizerOptions {
+  /** Learning rate of steps that name none. Default 2e-5. */
+  readonly learningRate?: number;
+  readonly beta1?: number;
+  readonly beta2?: number;
+  readonly epsilon?: number;
+  /** Decoupled; never applied to parameters with `decay: false`. Default 0. */
+  readonly weightDecay?: number;
+  /** Clips the global gradient norm; 0 turns clipping off. Default 1. */
+  readonly maxGradNorm?: number;
+}
+
+export interface EngineOptions {
+  readonly model: Model;
+  /** A micro-batch of the largest shapes that will be used; its values do not matter. */
+  readonly exampleBatch: MicroBatch;
+  /** Name of the device. Default `cpu`. */
+  readonly device?: string;
+  /** Budgets in bytes or as text such as `8GiB`. Defaults: docs/CONFIG.md. */
+  readonly deviceMemory?: number | string;
+  readonly hostMemory?: number | string;
+  readonly nvmeMemory?: number | string;
+  /** One or several folders; without one nothing is put on NVMe. */
+  readonly nvmePath?: string | readonly string[];
+  /** Folder of this run within each `nvmePath`. Default: a fresh name. */
+  readonly runId?: string;
+  /** Element type of the weights that compute reads; the master is always float32. */
+  readonly dtype?: ComputeDtype;
+  readonly offloadParam?: OffloadDevice;
+  readonly offloadOptimizer?: OffloadDevice;
+  /** Most elements per shard, a multiple of 4096. Default 16,777,216. */
+  readonly subGroupSize?: number;
+  /** Default `auto`: the order that moves fewer bytes. */
+  readonly microBatchOrder?: 'auto' | 'vertical' | 'horizontal';
+  /** Most micro-batches per step. Default 1. */
+  readonly gradientAccumulationSteps?: number;
+  readonly optimizer?: OptimizerOptions;
+  /** Threads of the optimizer pool. Default: the smaller of 2 and the cores. */
+  readonly optimizerWorkers?: number;
+  readonly seed?: number;
+  /** Default: silent. */
+  readonly logger?: Logger;
+  /** How NVMe files are reached; tests pass a simulated disk and the workers' faults. */
+  readonly io?: { readonly backend: IoBackend; readonly workerFaults?: FaultPlan };
+}
+
+/** What `Engine.step` resolves with. */
+export interface StepResult {
+  /** One-based number of the step. */
+  readonly step: number;
+  /** Mean over the unmasked loss terms of the accumulated batch. */
+  readonly loss: number;
+  /** Global gradient norm before clipping. */
+  readonly gradNorm: number;
+  /** Resolves when every weight of the step is updated; rejects when that failed. */
+  readonly committed: Promise<void>;
+}

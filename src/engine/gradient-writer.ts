@@ -1,0 +1,294 @@
+/**
+ * @file Brings gradients from the device to their home in the canonical order, and watches over
+ * them: norm leaves, finiteness, completeness.
+ *
+ * Canonical gradient (docs/ARCHITECTURE.md): each micro-batch's contribution at each use of a
+ * parameter is a complete float32 tensor; contributions of one use are added in ascending
+ * micro-batch order; uses are then added in descending block order. The highest use sums in the
+ * home itself; in horizontal order lower uses have accumulators of their own until the last
+ * micro-batch.
+ */
+import type { Tensor } from '@tensorflow/tfjs-core';
+import { SpillwayError, assert } from '../../core/errors.js';
+import { NORM_LEAF_ELEMENTS } from '../../core/types.js';
+import type { MemoryLease } from '../../tiers/host/host-buffer.js';
+import { kernels } from '../../tiers/native/binding.js';
+import type { StateLocation } from '../../tiers/state-location.js';
+import type { TierManager } from '../../tiers/tier-manager.js';
+import type { Block, ParamName } from '../model/block.js';
+import { scratchName, type MemoryPlan } from '../plan/memory-plan.js';
+import type { ParamAddress, ParameterGroup, Shard } from '../plan/parameter-layout.js';
+import type { ParameterStore } from './parameter-store.js';
+import type { RowGradients } from './row-gradients.js';
+
+/** Whether a contribution starts a sum or is added to it. */
+type Mode = 'replace' | 'add';
+
+interface Accumulator {
+  readonly address: ParamAddress;
+  readonly block: number;
+  readonly location: StateLocation;
+  readonly lease: MemoryLease | undefined;
+}
+
+/** Tensors of one group that lie next to one another and are written alike. */
+interface Run {
+  readonly group: ParameterGroup;
+  readonly mode: Mode;
+  readonly start: number;
+  readonly parts: { readonly address: ParamAddress; readonly tensor: Tensor }[];
+}
+
+function floats(bytes: Uint8Array): Float32Array {
+  return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+}
+
+export class GradientWriter {
+  readonly #tiers: TierManager;
+  readonly #store: ParameterStore;
+  readonly #blocks: readonly Block[];
+  readonly #leaves = new Map<Shard, Float64Array>();
+  readonly #accumulators: Accumulator[] = [];
+  /** Groups whose last contribution comes from a block's reverse pass. */
+  readonly #completedAt: readonly (readonly ParameterGroup[])[];
+
+  /** @throws HOST_OUT_OF_MEMORY; nothing stays leased then */
+  constructor(
+    tiers: TierManager,
+    store: ParameterStore,
+    blocks: readonly Block[],
+    plan: MemoryPlan,
+  ) {
+    this.#tiers = tiers;
+    this.#store = store;
+    this.#blocks = blocks;
+    const { layout } = store;
+    const completion = layout.groups.map((group) => {
+      const users = group.params.flatMap(({ spec }) => layout.users.get(spec.name) ?? []);
+      return Math.min(...users);
+    });
+    this.#completedAt = blocks.map((_, block) =>
+      layout.groups.filter((group) => group.trainable && completion[group.index] === block),
+    );
+    for (const group of layout.groups.filter(({ trainable }) => trainable)) {
+      for (const shard of group.shards) {
+        this.#leaves.set(shard, new Float64Array(Math.ceil(shard.length / NORM_LEAF_ELEMENTS)));
+      }
+    }
+    try {
+      for (const { param, block, tier } of plan.useAccumulators) {
+        const name = scratchName.accumulator(param.spec.name, block);
+        const lease = tier === 'host' ? tiers.host.lease(param.length * 4, name) : undefined;
+        const location: StateLocation | undefined = lease
+          ? { kind: 'memory', tier: 'host', bytes: lease.bytes }
+          : tiers.volume?.scratch(name);
+        assert(location !== undefined, 'an accumulator has a place', { name });
+        this.#accumulators.push({ address: param, block, location, lease });
+      }
+    } catch (error) {
+      this.dispose();
+      throw error;
+    }
+  }
+
+  /** Trainable parameters that `block` needs gradients of, row and tiled ones excepted. */
+  trainableOf(block: Block): ParamName[] {
+    if (block.kind === 'row') return [];
+    return block.uses.filter(
+      (name) =>
+        this.#store.address(name).spec.trainable !== false &&
+        !(block.kind === 'tiled' && name === block.tiledParam),
+    );
+  }
+
+  isTrainable(name: ParamName): boolean {
+    return this.#store.address(name).spec.trainable !== false;
+  }
+
+  /**
+   * Writes a block's gradients. The tensors stay the caller's.
+   *
+   * @param first whether they start the sum over micro-batches (they may be a sum already)
+   */
+  async writeDense(
+    blockIndex: number,
+    gradients: Readonly<Record<ParamName, Tensor>>,
+    first: boolean,
+  ): Promise<void> {
+    const runs: Run[] = [];
+    const entries = Object.entries(gradients)
+      .map(([name, tensor]) => ({ address: this.#store.address(name), tensor }))
+      .sort((a, b) => a.address.group - b.address.group || a.address.offset - b.address.offset);
+    for (const { address, tensor } of entries) {
+      const accumulator = this.#accumulatorOf(address, blockIndex);
+      if (accumulator !== undefined) {
+        await this.#writeAccumulator(accumulator, tensor, first ? 'replace' : 'add');
+        continue;
+      }
+      const mode = this.#modeAt(address, blockIndex, first);
+      const last = runs.at(-1);
+      const end = last?.parts.at(-1)?.address;
+      if (
+        last !== undefined &&
+        end !== undefined &&
+        last.mode === mode &&
+        last.group.index === address.group &&
+        end.offset + end.length === address.offset
+      ) {
+        last.parts.push({ address, tensor });
+      } else {
+        const group = this.#store.group(address);
+        runs.push({ group, mode, start: address.offset, parts: [{ address, tensor }] });
+      }
+    }
+    for (const run of runs) await this.#writeRun(run);
+  }
+
+  /** Writes the gradient of rows `firstRow …` of a tiled matrix: `tensor` [rows, C]. */
+  async writeTile(
+    blockIndex: number,
+    name: ParamName,
+    firstRow: number,
+    tensor: Tensor,
+    first: boolean,
+  ): Promise<void> {
+    const address = this.#store.address(name);
+    const columns = address.length / (address.spec.shape[0] ?? 1);
+    await this.#store.writeGradient(
+      address,
+      firstRow * columns,
+      tensor.size,
+      this.#modeAt(address, blockIndex, first),
+      (offset, target) => this.#tiers.download(tensor, offset, target),
+      this.#onLeaves,
+    );
+  }
+
+  /** Adds the rows' sum to the table's gradient, after all higher uses. */
+  async writeRows(name: ParamName, rows: RowGradients): Promise<void> {
+    const address = this.#store.address(name);
+    await this.#mergeAccumulators(address);
+    const tied = (this.#store.layout.users.get(name) ?? []).length > 1;
+    await this.#store.writeGradient(
+      address,
+      0,
+      address.length,
+      tied ? 'add' : 'replace',
+      (offset, target) => rows.fill(offset, target),
+      this.#onLeaves,
+    );
+  }
+
+  /**
+   * Called after the last contribution of a block's reverse pass: merges accumulators and checks
+   * the groups that are complete now.
+   *
+   * @returns groups whose gradient is complete and finite
+   * @throws NON_FINITE naming the owning block
+   */
+  async complete(blockIndex: number): Promise<readonly ParameterGroup[]> {
+    const groups = this.#completedAt[blockIndex] ?? [];
+    for (const group of groups) {
+      for (const address of group.params) await this.#mergeAccumulators(address);
+      for (const shard of group.shards) {
+        if (this.leavesOf(shard).every(Number.isFinite)) continue;
+        const block = this.#blocks[group.block]?.name ?? String(group.block);
+        throw new SpillwayError('NON_FINITE', `the gradient of block ${block} is not finite`, {
+          block,
+          parameters: group.params.map(({ spec }) => spec.name).slice(0, 4),
+        });
+      }
+    }
+    return groups;
+  }
+
+  /** Norm leaves of a shard's gradient as it was last written. */
+  leavesOf(shard: Shard): Float64Array {
+    const leaves = this.#leaves.get(shard);
+    assert(leaves !== undefined, 'a trainable shard has norm leaves', { shard: shard.id });
+    return leaves;
+  }
+
+  /** Leaves of all trainable shards in canonical order. */
+  *allLeaves(): Generator<Float64Array> {
+    for (const shard of this.#store.layout.shards) {
+      const leaves = this.#leaves.get(shard);
+      if (leaves !== undefined) yield leaves;
+    }
+  }
+
+  /** Gives accumulators back. Idempotent. */
+  dispose(): void {
+    for (const { lease } of this.#accumulators) lease?.dispose();
+    this.#accumulators.length = 0;
+  }
+
+  readonly #onLeaves = (shard: Shard, firstElement: number, values: Float32Array): void => {
+    const from = firstElement / NORM_LEAF_ELEMENTS;
+    const count = Math.ceil(values.length / NORM_LEAF_ELEMENTS);
+    kernels().squaredNormLeaves(values, this.leavesOf(shard).subarray(from, from + count));
+  };
+
+  #modeAt(address: ParamAddress, blockIndex: number, first: boolean): Mode {
+    const users = this.#store.layout.users.get(address.spec.name) ?? [];
+    return first && users.at(-1) === blockIndex ? 'replace' : 'add';
+  }
+
+  #accumulatorOf(address: ParamAddress, block: number): Accumulator | undefined {
+    return this.#accumulators.find((use) => use.address === address && use.block === block);
+  }
+
+  async #writeAccumulator(accumulator: Accumulator, tensor: Tensor, mode: Mode): Promise<void> {
+    await this.#tiers.write(
+      accumulator.location,
+      'float32',
+      0,
+      tensor.size,
+      (offset, target) => this.#tiers.download(tensor, offset, floats(target)),
+      { mode },
+    );
+  }
+
+  /** Adds the sums of the parameter's lower uses to its home, highest first, once. */
+  async #mergeAccumulators(address: ParamAddress): Promise<void> {
+    const uses = this.#accumulators
+      .filter((use) => use.address === address)
+      .sort((a, b) => b.block - a.block);
+    for (const { location } of uses) {
+      // The sum is read through staging buffers while the home's chunk occupies others, so each
+      // piece is taken out first.
+      await this.#store.writeGradient(
+        address,
+        0,
+        address.length,
+        'add',
+        (offset, target) =>
+          this.#tiers.read(location, 'float32', offset, target.length, (at, bytes) => {
+            target.set(floats(bytes), at);
+          }),
+        this.#onLeaves,
+      );
+    }
+  }
+
+  async #writeRun(run: Run): Promise<void> {
+    const count = run.parts.reduce((sum, { address }) => sum + address.length, 0);
+    await this.#store.writeGroupGradient(
+      run.group,
+      run.start,
+      count,
+      run.mode,
+      async (offset, target) => {
+        const from = run.start + offset;
+        for (const { address, tensor } of run.parts) {
+          const first = Math.max(from, address.offset);
+          const last = Math.min(from + target.length, address.offset + address.length);
+          if (first >= last) continue;
+          const part = target.subarray(first - from, last - from);
+          await this.#tiers.download(tensor, first - address.offset, part);
+        }
+      },
+      this.#onLeaves,
+    );
+  }
+}

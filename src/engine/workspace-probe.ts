@@ -1,0 +1,287 @@
+/**
+ * @file Measures what a block needs on the device by running it once on zeros, unbudgeted.
+ *
+ * The step's own functions run on the largest shapes; the ledger's peak gives each phase's
+ * workspace exactly, for built-in and users' blocks alike. Blocks of one kind and input shape are
+ * probed once. The cost is one forward and reverse pass per kind. (A device that computes shapes
+ * only replaces the run later; the profile stays the same.)
+ */
+import * as tf from '@tensorflow/tfjs-core';
+import type { Tensor } from '@tensorflow/tfjs-core';
+import { SpillwayError, assert } from '../../core/errors.js';
+import type { Device } from '../../tiers/device/device.js';
+import type {
+  Block,
+  BlockAux,
+  HostTensor,
+  MicroBatch,
+  Params,
+  TiledBlock,
+} from '../model/block.js';
+import type { BlockProfile, TiledProfile } from '../plan/block-profile.js';
+import type { ParameterLayout } from '../plan/parameter-layout.js';
+import {
+  forwardDense,
+  forwardRows,
+  prepareTiled,
+  reverse,
+  runTiled,
+  seedOf,
+} from './block-compute.js';
+
+/** Profiles of all blocks at the shapes of `example`. */
+export function probeWorkspaces(
+  device: Device,
+  blocks: readonly Block[],
+  layout: ParameterLayout,
+  example: MicroBatch,
+): BlockProfile[] {
+  const known = new Map<string, BlockProfile>();
+  const profiles: BlockProfile[] = [];
+  for (const [index, block] of blocks.entries()) {
+    const inputShape = profiles[index - 1]?.outputShape;
+    const key = `${block.kind}/${block.kindKey}/${inputShape?.join() ?? ''}`;
+    let profile = known.get(key);
+    if (profile === undefined) {
+      profile = new Probe(device, layout, block, index, inputShape, example).run();
+      known.set(key, profile);
+    }
+    profiles.push(profile);
+  }
+  return profiles;
+}
+
+function tensorBytes(tensors: readonly Tensor[]): number {
+  return tensors.reduce((sum, tensor) => sum + tensor.size * 4, 0);
+}
+
+class Probe {
+  readonly #device: Device;
+  readonly #layout: ParameterLayout;
+  readonly #block: Block;
+  readonly #inputShape: readonly number[] | undefined;
+  readonly #aux: BlockAux;
+  /** Everything made for the probe, freed at its end. */
+  readonly #made: Tensor[] = [];
+
+  constructor(
+    device: Device,
+    layout: ParameterLayout,
+    block: Block,
+    index: number,
+    inputShape: readonly number[] | undefined,
+    example: MicroBatch,
+  ) {
+    this.#device = device;
+    this.#layout = layout;
+    this.#block = block;
+    this.#inputShape = inputShape;
+    const { fields } = example;
+    this.#aux = {
+      fields,
+      tensors: {},
+      lossScale: 1,
+      seed: 0,
+      step: 0,
+      microBatch: 0,
+      block: index,
+    };
+  }
+
+  run(): BlockProfile {
+    const profile: { value?: BlockProfile } = {};
+    this.#device.ledger.measure(() => {
+      try {
+        profile.value = this.#profile();
+      } finally {
+        for (const tensor of this.#made) tensor.dispose();
+      }
+    });
+    assert(profile.value !== undefined, 'the probe has run');
+    return profile.value;
+  }
+
+  #profile(): BlockProfile {
+    const block = this.#block;
+    const fields = Object.fromEntries(
+      (block.reads ?? []).map((name) => [name, this.#field(block.name, name)]),
+    );
+    const aux = { ...this.#aux, tensors: fields };
+    const fieldBytes = tensorBytes(Object.values(fields));
+    switch (block.kind) {
+      case 'row':
+        return { ...this.#row(aux), fieldBytes };
+      case 'tiled':
+        return { ...this.#tiled(block, aux), fieldBytes };
+      case 'dense':
+        return { ...this.#dense(aux), fieldBytes };
+    }
+  }
+
+  #row(aux: BlockAux): Omit<BlockProfile, 'fieldBytes'> {
+    const block = this.#block;
+    assert(block.kind === 'row', 'a row block');
+    const rows = block.gathers.map((gather) => {
+      const address = this.#layout.params.get(gather.param);
+      assert(address !== undefined, 'the table is known');
+      const columns = address.length / (address.spec.shape[0] ?? 1);
+      return this.#zeros([gather.indices(aux.fields).length, columns]);
+    });
+    const output = this.#peak(() => [forwardRows(this.#device, block, rows, aux)]);
+    const dy = this.#zeros(output.tensors[0]?.shape ?? []);
+    const back = this.#peak(() => this.#device.run(() => block.backward(dy, aux)));
+    return {
+      outputShape: dy.shape,
+      outputBytes: tensorBytes([dy]),
+      rowBytes: tensorBytes(rows),
+      forwardBytes: output.bytes,
+      reverseBytes: back.bytes,
+    };
+  }
+
+  #dense(aux: BlockAux): Omit<BlockProfile, 'fieldBytes'> {
+    const block = this.#block;
+    assert(block.kind === 'dense', 'a dense block');
+    const params = this.#params(block.uses);
+    const input = this.#inputShape === undefined ? undefined : this.#zeros(this.#inputShape);
+    const inputs = input === undefined ? [] : [input];
+    const output = this.#peak(() => [forwardDense(this.#device, block, params, inputs, aux)]);
+    const shape = output.tensors[0]?.shape ?? [];
+    const names = this.#trainable(block.uses);
+    const back = this.#peak(() => {
+      const { dInput, dParams } = reverse(
+        this.#device,
+        () => block.apply(params, inputs, aux),
+        params,
+        names,
+        input,
+        (ys) => {
+          const { losses, dy } = seedOf(block, ys, aux.lossScale);
+          losses.dispose();
+          return [dy];
+        },
+      );
+      return [...(dInput === undefined ? [] : [dInput]), ...Object.values(dParams)];
+    });
+    return {
+      outputShape: shape,
+      outputBytes: shape.reduce((product, length) => product * length, 4),
+      rowBytes: 0,
+      forwardBytes: output.bytes,
+      reverseBytes: back.bytes,
+    };
+  }
+
+  #tiled(block: TiledBlock, aux: BlockAux): Omit<BlockProfile, 'fieldBytes'> {
+    const device = this.#device;
+    const address = this.#layout.params.get(block.tiledParam);
+    assert(
+      address !== undefined && this.#inputShape !== undefined,
+      'the matrix and input are known',
+    );
+    const rows = address.spec.shape[0] ?? 1;
+    const rowCount = Math.min(block.tileRows, rows);
+    const whole = block.uses.filter((name) => name !== block.tiledParam);
+    const params = this.#params(whole);
+    const input = this.#zeros(this.#inputShape);
+    const weight = this.#zeros([rowCount, address.length / rows]);
+    const tile = { weight, index: 0, firstRow: 0, rowCount };
+    const prepare = this.#peak(() => prepareTiled(device, block, params, input, aux));
+    const prepared = prepare.tensors;
+    const begin = this.#peak(() => runTiled(device, () => block.begin(prepared, aux)));
+    const forward = this.#peak(() =>
+      runTiled(device, () => block.forwardTile(tile, prepared, begin.tensors, aux)),
+    );
+    let saved: Tensor[] = [];
+    const end = this.#peak(() => {
+      const result = runTiled(device, () => block.end(prepared, forward.tensors, aux));
+      saved = result.saved;
+      return [result.losses, ...result.saved];
+    });
+    const backward = this.#peak(() => {
+      const result = runTiled(device, () => block.backwardTile(tile, prepared, saved, aux));
+      return [result.dTile, ...result.dPrepared];
+    });
+    const back = this.#peak(() => {
+      const { dInput, dParams } = reverse(
+        device,
+        () => block.prepare(params, [input], aux),
+        params,
+        this.#trainable(whole),
+        input,
+        (ys) => ys.map((y) => tf.zerosLike(y)),
+      );
+      return [...(dInput === undefined ? [] : [dInput]), ...Object.values(dParams)];
+    });
+    const tiled: TiledProfile = {
+      preparedBytes: tensorBytes(prepared),
+      carryBytes: Math.max(
+        tensorBytes(begin.tensors),
+        tensorBytes(forward.tensors),
+        tensorBytes(saved),
+      ),
+      prepareBytes: Math.max(prepare.bytes, begin.bytes),
+      forwardTileBytes: forward.bytes,
+      endBytes: end.bytes,
+      tileBytes: tensorBytes([weight]),
+      backwardTileBytes: backward.bytes,
+      prepareReverseBytes: back.bytes,
+    };
+    return {
+      outputShape: [],
+      outputBytes: 0,
+      rowBytes: 0,
+      forwardBytes: 0,
+      reverseBytes: 0,
+      tiled,
+    };
+  }
+
+  #trainable(names: readonly string[]): string[] {
+    return names.filter((name) => this.#layout.params.get(name)?.spec.trainable !== false);
+  }
+
+  #params(names: readonly string[]): Params {
+    return Object.fromEntries(
+      names.map((name) => {
+        const address = this.#layout.params.get(name);
+        assert(address !== undefined, 'the parameter is known', { name });
+        return [name, this.#zeros(address.spec.shape)];
+      }),
+    );
+  }
+
+  #field(block: string, name: string): Tensor {
+    const field: HostTensor | undefined = this.#aux.fields[name];
+    if (field === undefined) {
+      throw new SpillwayError(
+        'DATA_INVALID',
+        `block ${block} reads the field ${name}, which the example batch lacks`,
+        { fields: Object.keys(this.#aux.fields) },
+      );
+    }
+    const type = field.data instanceof Int32Array ? 'int32' : 'float32';
+    return this.#keep(
+      this.#device.run(() => tf.tensor(field.data.slice(), [...field.shape], type)),
+    );
+  }
+
+  #zeros(shape: readonly number[]): Tensor {
+    return this.#keep(this.#device.run(() => tf.zeros([...shape])));
+  }
+
+  #keep(tensor: Tensor): Tensor {
+    this.#made.push(tensor);
+    return tensor;
+  }
+
+  /** Runs `body` and measures its peak above what is live; keeps its tensors until the end. */
+  #peak(body: () => Tensor[]): { tensors: Tensor[]; bytes: number } {
+    const { ledger } = this.#device;
+    const before = ledger.liveBytes;
+    ledger.resetPeak();
+    const tensors = body();
+    this.#made.push(...tensors);
+    return { tensors, bytes: ledger.peakBytes - before };
+  }
+}

@@ -1,0 +1,37 @@
+/**
+ * @file What one block needs on the device, in bytes, at the largest shape of a step.
+ *
+ * Measured once per block kind by the workspace probe (src/engine/workspace-probe.ts), which runs
+ * the block's own functions; the plan adds these numbers up.
+ */
+
+/** Bytes of the head's tiled passes; see TiledBlock in src/model/block.ts for the phases. */
+export interface TiledProfile {
+  /** Output of `prepare`, per micro-batch. */
+  readonly preparedBytes: number;
+  /** The larger of carry and saved tensors, per micro-batch. */
+  readonly carryBytes: number;
+  /** Peak above what is live before the call. */
+  readonly prepareBytes: number;
+  readonly forwardTileBytes: number;
+  readonly endBytes: number;
+  readonly backwardTileBytes: number;
+  readonly prepareReverseBytes: number;
+  /** One tile of the matrix, float32. */
+  readonly tileBytes: number;
+}
+
+export interface BlockProfile {
+  readonly outputShape: readonly number[];
+  readonly outputBytes: number;
+  /** Batch fields on the device. */
+  readonly fieldBytes: number;
+  /** Gathered rows of a row block (also its row gradients). */
+  readonly rowBytes: number;
+  /** Peak of the forward pass above parameters, inputs and fields; includes the output. */
+  readonly forwardBytes: number;
+  /** Peak of recompute and reverse pass above parameters, inputs, fields and the output's
+   * gradient; includes the gradients that it returns. */
+  readonly reverseBytes: number;
+  readonly tiled?: TiledProfile;
+}
