@@ -18,7 +18,7 @@ export interface NvmeLocation {
   readonly kind: 'nvme';
   /** Index of the volume's file. */
   readonly fileIndex: number;
-  /** Descriptor of that file, for workers; -1 on the simulated disk. */
+  /** Descriptor of that file, for workers. */
   readonly fd: number;
   /** Bytes from the start of the file to the payload; a multiple of 4096. */
   readonly offset: number;

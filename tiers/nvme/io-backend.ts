@@ -2,7 +2,7 @@
  * @file The seam under the NVMe tier: whole-request reads and writes on open files.
  *
  * Three implementations: `ring` (io_uring, O_DIRECT), `thread-pool` (portable, node:fs) and
- * `simulated` (in memory, injects short transfers, EIO and ENOSPC). An implementation transfers
+ * `simulated` (real files, injects short transfers, EIO and ENOSPC). An implementation transfers
  * the full length or rejects once with IO_SHORT, IO_ERROR or NVME_FULL, carrying path, offset,
  * length and errno. It holds a reference to the buffer while the request is in flight.
  */
@@ -10,7 +10,7 @@
 /** An open file. `fd` is valid in every thread of the process (workers drive their own rings). */
 export interface IoFile {
   readonly path: string;
-  /** Descriptor, or -1 on the simulated disk. */
+  /** Descriptor; the file is opened once per process. */
   readonly fd: number;
   /** Whether the page cache is bypassed; then offsets, lengths and addresses are multiples of 4096. */
   readonly direct: boolean;
