@@ -5,6 +5,7 @@
  * first read, so that a model of many shards holds few. Reads are positional and may run at the
  * same time. Owns that descriptor until `close()`; does not own the targets.
  */
+import type { Stats } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 
 import { SpillwayError, assert } from '../../core/errors.js';
@@ -36,16 +37,16 @@ export class SafetensorsFile {
   readonly path: string;
   readonly entries: readonly TensorEntry[];
   readonly metadata: SafetensorsHeader['metadata'];
-  readonly #fileBytes: number;
+  readonly #stat: Stats;
   readonly #byName: ReadonlyMap<string, TensorEntry>;
   #handle: Promise<FileHandle> | undefined;
   #closed = false;
 
-  private constructor(path: string, header: SafetensorsHeader, fileBytes: number) {
+  private constructor(path: string, header: SafetensorsHeader, stat: Stats) {
     this.path = path;
     this.entries = header.entries;
     this.metadata = header.metadata;
-    this.#fileBytes = fileBytes;
+    this.#stat = stat;
     this.#byName = new Map(header.entries.map((entry) => [entry.name, entry]));
   }
 
@@ -66,7 +67,7 @@ export class SafetensorsFile {
       await readFully(handle, path, first, 0);
       const json = new Uint8Array(parseHeaderLength(first, fileBytes, path));
       await readFully(handle, path, json, LENGTH_BYTES);
-      return new SafetensorsFile(path, parseHeader(json, fileBytes, path), fileBytes);
+      return new SafetensorsFile(path, parseHeader(json, fileBytes, path), stat);
     } catch (error) {
       throw readError(path, error);
     } finally {
@@ -166,13 +167,11 @@ export class SafetensorsFile {
 
   async #openData(): Promise<FileHandle> {
     const handle = await open(this.path);
-    const { size } = await handle.stat();
-    if (size === this.#fileBytes) return handle;
+    const stat = await handle.stat().catch(() => undefined);
+    const { size, ino, mtimeMs } = this.#stat;
+    if (stat?.size === size && stat.ino === ino && stat.mtimeMs === mtimeMs) return handle;
     await handle.close();
-    throw corrupt(this.path, 'the file has changed since it was opened', {
-      fileBytes: size,
-      expectedBytes: this.#fileBytes,
-    });
+    throw corrupt(this.path, 'the file has changed since it was opened');
   }
 }
 

@@ -79,7 +79,7 @@ describe('opening a model folder', () => {
   });
 
   it('joins the shards of an index and reads from each', async () => {
-    const before = openDescriptorCount();
+    const before = openDescriptorCount(root);
     const opened = await HuggingFaceFolder.open(sharded(weightMap));
     expect([...opened.tensors.keys()]).toEqual(['x', 'y', 'z']);
     const target = new Float32Array(2);
@@ -91,9 +91,9 @@ describe('opening a model folder', () => {
       await file.readElements(entry, 0, target);
       expect([...target]).toEqual(values);
     }
-    expect(openDescriptorCount()).toBe(before + 2);
+    expect(openDescriptorCount(root)).toBe(before + 2);
     await opened.close();
-    expect(openDescriptorCount()).toBe(before);
+    expect(openDescriptorCount(root)).toBe(before);
   });
 
   it('follows links to files elsewhere, as in the cache of the hub', async () => {
@@ -191,13 +191,13 @@ const REFUSALS: readonly (readonly [string, () => string, string, RegExp])[] = [
 describe('refusing a model folder', () => {
   it.each(REFUSALS)('refuses %s', async (_, folder, code, line) => {
     const path = folder();
-    const before = openDescriptorCount();
+    const before = openDescriptorCount(root);
     const error = await errorOf(path);
     expect(error.code).toBe(code);
     expect(error.line).toMatch(line);
     expect(error.line).toContain(path);
     expect(error.line).not.toContain('\n');
-    expect(openDescriptorCount()).toBe(before);
+    expect(openDescriptorCount(root)).toBe(before);
   });
 
   it.each([

@@ -116,7 +116,7 @@ describe('loadPretrained', () => {
   });
 
   it('lists what does not fit and leaves no file open', async () => {
-    const before = openDescriptorCount();
+    const before = openDescriptorCount(root);
     const folder = await makeFolder(
       GPT2,
       (name) => (name.endsWith('ln_f.bias') ? undefined : name),
@@ -126,7 +126,7 @@ describe('loadPretrained', () => {
       code: 'CHECKPOINT_MISMATCH',
       facts: { missingCount: 1, unexpectedCount: 1 },
     });
-    expect(openDescriptorCount()).toBe(before);
+    expect(openDescriptorCount(root)).toBe(before);
   });
 
   it('needs the head of an untied model', async () => {

@@ -1,5 +1,5 @@
 // Goal: a safetensors file is read exactly, or refused with the fact; never a crash, never a hang.
-import { truncateSync, writeFileSync } from 'node:fs';
+import { renameSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import fc from 'fast-check';
@@ -95,16 +95,16 @@ describe('reading', () => {
 
   it('holds one descriptor per file between the first read and close', async () => {
     const path = put(floatFile({ a: [4] }));
-    const before = openDescriptorCount();
+    const before = openDescriptorCount(folder);
     const file = await SafetensorsFile.open(path);
-    expect(openDescriptorCount()).toBe(before);
+    expect(openDescriptorCount(folder)).toBe(before);
     await Promise.all(
       [0, 1, 2].map((offset) => file.readElements(file.entries[0]!, offset, new Float32Array(1))),
     );
-    expect(openDescriptorCount()).toBe(before + 1);
+    expect(openDescriptorCount(folder)).toBe(before + 1);
     await file.close();
     await file.close();
-    expect(openDescriptorCount()).toBe(before);
+    expect(openDescriptorCount(folder)).toBe(before);
   });
 
   it('reports a file that shrank after it was opened', async () => {
@@ -119,6 +119,17 @@ describe('reading', () => {
       ).rejects.toMatchObject({ code: 'CHECKPOINT_CORRUPT' });
       await file.close();
     }
+  });
+
+  it('reports a file that was replaced by another of its size before the first read', async () => {
+    const path = put(floatFile({ a: [4] }));
+    const file = await SafetensorsFile.open(path);
+    renameSync(put(floatFile({ b: [4] })), path);
+    await expect(file.readElements(file.entries[0]!, 0, new Float32Array(1))).rejects.toMatchObject(
+      { code: 'CHECKPOINT_CORRUPT' },
+    );
+    expect(openDescriptorCount(folder)).toBe(0);
+    await file.close();
   });
 
   it('reports a missing file and a folder in its place', async () => {
@@ -221,12 +232,12 @@ const ELEMENT_BYTES: Readonly<Record<string, number>> = {
 describe('refusing', () => {
   it.each(CORRUPTIONS)('refuses %s', async (_, bytes, fact) => {
     const path = put(bytes);
-    const before = openDescriptorCount();
+    const before = openDescriptorCount(folder);
     const error: unknown = await SafetensorsFile.open(path).catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({ code: 'CHECKPOINT_CORRUPT' });
     expect((error as Error).message).toMatch(fact);
     expect((error as Error).message).toContain(path);
-    expect(openDescriptorCount()).toBe(before);
+    expect(openDescriptorCount(folder)).toBe(before);
   });
 
   it('refuses a header of invalid UTF-8', async () => {

@@ -140,7 +140,7 @@ describe('writeSafetensors', () => {
     const good = patterned('x', 'F32', [10], 7);
     await writeSafetensors(path, [good.tensor]);
     const earlier = readFileSync(path);
-    const before = openDescriptorCount();
+    const before = openDescriptorCount(folder);
     for (const failingPiece of [0, 1, 2]) {
       let piece = 0;
       const read = async (): Promise<void> => {
@@ -152,7 +152,7 @@ describe('writeSafetensors', () => {
       ).rejects.toThrow('the tier failed');
       expect(readFileSync(path).equals(earlier)).toBe(true);
       expect(readdirSync(home)).toEqual(['model.safetensors']);
-      expect(openDescriptorCount()).toBe(before);
+      expect(openDescriptorCount(folder)).toBe(before);
     }
   });
 
@@ -183,7 +183,7 @@ describe('writeDurableFile', () => {
     await mkdir(home);
     const path = join(home, 'file');
     writeFileSync(path, 'earlier');
-    const before = openDescriptorCount();
+    const before = openDescriptorCount(folder);
     await expect(
       writeDurableFile(path, async (handle) => {
         await handle.writeFile('half');
@@ -192,7 +192,7 @@ describe('writeDurableFile', () => {
     ).rejects.toMatchObject({ code, facts: { errno } });
     expect(readFileSync(path, 'utf8')).toBe('earlier');
     expect(readdirSync(home)).toEqual(['file']);
-    expect(openDescriptorCount()).toBe(before);
+    expect(openDescriptorCount(folder)).toBe(before);
   });
 
   it('reports a missing folder as PATH_UNWRITABLE', async () => {

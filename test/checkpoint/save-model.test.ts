@@ -161,7 +161,7 @@ describe('a checkpoint folder', () => {
     await saveModelFolder(request(folder, 1));
     await saveModelFolder(request(join(parent, 'checkpoint-4'), 4));
     const earlier = snapshot(parent);
-    const before = openDescriptorCount();
+    const before = openDescriptorCount(root);
     for (const mode of ['replace', 'into'] as const) {
       await expect(saveModelFolder({ ...request(folder, 2), ...change, mode })).rejects.toThrow(
         'the tier failed',
@@ -170,7 +170,7 @@ describe('a checkpoint folder', () => {
       expect(readdirSync(parent).sort()).toEqual(['checkpoint-4', 'checkpoint-5']);
       expect(readdirSync(folder)).not.toContain('.tmp-save');
     }
-    expect(openDescriptorCount()).toBe(before);
+    expect(openDescriptorCount(root)).toBe(before);
   });
 
   it('reports a full disk as OUTPUT_FULL and keeps the earlier save', async () => {

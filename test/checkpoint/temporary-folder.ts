@@ -1,7 +1,7 @@
 /**
  * @file A folder per test file that is removed afterwards, and small helpers on files.
  */
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -16,7 +16,14 @@ export function temporaryFolder(): string {
   return folder;
 }
 
-/** Descriptors of this process that point into `folder` (Linux; elsewhere none are seen). */
-export function openDescriptorCount(): number {
-  return readdirSync('/proc/self/fd').length;
+/** Descriptors of this process that are open below `folder` (Linux). */
+export function openDescriptorCount(folder: string): number {
+  const targets = readdirSync('/proc/self/fd').map((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`);
+    } catch {
+      return ''; // The descriptor of the listing itself is closed by now.
+    }
+  });
+  return targets.filter((target) => target.startsWith(folder)).length;
 }
