@@ -78,7 +78,7 @@ export class ActivationStore {
         'float32',
         0,
         tensor.size,
-        (offset, target) => this.#tiers.download(tensor, offset, floats(target) as Float32Array),
+        (offset, target) => this.#tiers.download(tensor, offset, floats(target)),
         { preserve: false },
       );
     } finally {

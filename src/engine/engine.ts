@@ -123,6 +123,11 @@ export class Engine {
     return this.#parts.layout.parameterCount;
   }
 
+  /** Elements of each parameter group, in the order of the plan's homes. */
+  get groupLengths(): readonly number[] {
+    return this.#parts.layout.groups.map((group) => group.length);
+  }
+
   /** Bytes of weights, gradients and AdamW states of the whole model. */
   get stateBytes(): number {
     return this.#parts.layout.trainableCount * 16;

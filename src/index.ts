@@ -1,0 +1,32 @@
+/**
+ * @file Spillway as a library.
+ *
+ * ```ts
+ * import { Engine, languageModelBatch, loadPretrained } from 'spillway';
+ * ```
+ */
+export { SpillwayError, hasCode, type ErrorCode } from '../core/errors.js';
+export type { Logger } from '../core/logger.js';
+export type { Tier } from '../core/types.js';
+export { defineOp } from '../tiers/device/custom-op.js';
+export { loadPretrained, type PretrainedModel } from './checkpoint/load-pretrained.js';
+export { Engine, type StepOptions } from './engine/engine.js';
+export type { EngineOptions, OptimizerOptions, StepResult } from './engine/engine-options.js';
+export type { SaveOptions } from './engine/save-parameters.js';
+export type {
+  Block,
+  BlockAux,
+  DenseBlock,
+  HostTensor,
+  MicroBatch,
+  Model,
+  ParamInit,
+  ParamSpec,
+  Params,
+  RowBlock,
+  TiledBlock,
+} from './model/block.js';
+export { defineBlock } from './model/define-block.js';
+export { defineModel } from './model/define-model.js';
+export { languageModelBatch } from './model/language-model-batch.js';
+export { lrFactor, type LrSchedule } from './optim/lr-schedule.js';
