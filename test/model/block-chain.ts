@@ -115,13 +115,14 @@ function reverse(
     return dy;
   }
   const names = [...block.uses];
+  const inputs = input === undefined ? [] : [input];
   const { grads } = vjp(
-    () => (block as DenseBlock).apply(params, [input!], aux),
-    [input!, ...names.map((name) => params[name]!)],
+    () => (block as DenseBlock).apply(params, inputs, aux),
+    [...inputs, ...names.map((name) => params[name]!)],
     () => [tf.clone(dy)],
   );
   names.forEach((name, index) => {
-    addInto(gradients, params, name, 0, grads[index + 1]!.dataSync());
+    addInto(gradients, params, name, 0, grads[inputs.length + index]!.dataSync());
   });
   return grads[0]!;
 }

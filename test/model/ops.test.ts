@@ -1,0 +1,201 @@
+// Goal: each coarse operation has the values and gradients of the plain tfjs formula, and no leaks.
+import * as tf from '@tensorflow/tfjs-core';
+import type { Tensor } from '@tensorflow/tfjs-core';
+import { describe, expect, it } from 'vitest';
+import { causalAttention } from '../../src/model/ops/causal-attention.js';
+import { geluNew } from '../../src/model/ops/gelu-new.js';
+import { layerNorm } from '../../src/model/ops/layer-norm.js';
+import { linear } from '../../src/model/ops/linear.js';
+import { residualAdd } from '../../src/model/ops/residual-add.js';
+import { rmsNorm } from '../../src/model/ops/rms-norm.js';
+import { rotary } from '../../src/model/ops/rotary.js';
+import { swiglu } from '../../src/model/ops/swiglu.js';
+import { vjp } from '../../tiers/device/tape.js';
+import { randomTensor, useCpuBackend } from '../device/tfjs-setup.js';
+import { relativeError } from './fixture-model.js';
+
+const TOLERANCE = 3e-6;
+
+type Formula = (...xs: Tensor[]) => Tensor;
+
+interface Case {
+  readonly name: string;
+  readonly shapes: readonly number[][];
+  readonly coarse: Formula;
+  readonly plain: Formula;
+}
+
+useCpuBackend();
+
+/** Attention by the whole score matrix, keys repeated for their group of query heads. */
+function plainAttention(q: Tensor, k: Tensor, v: Tensor): Tensor {
+  const [, heads, length, width] = q.shape as [number, number, number, number];
+  const group = heads / k.shape[1]!;
+  const repeat = (x: Tensor): Tensor => {
+    const [batch, keyHeads, , last] = x.shape as [number, number, number, number];
+    const tiled = tf.stack(
+      Array.from({ length: group }, () => x),
+      2,
+    );
+    return tf.reshape(tiled, [batch, keyHeads * group, length, last]);
+  };
+  const future = tf.buffer([length, length]);
+  for (let i = 0; i < length; i += 1) {
+    for (let j = i + 1; j < length; j += 1) future.set(-1e9, i, j);
+  }
+  const scores = tf.div(tf.matMul(q, repeat(k), false, true), Math.sqrt(width));
+  return tf.matMul(tf.softmax(tf.add(scores, future.toTensor())), repeat(v));
+}
+
+/** Rotation of pairs (i, i + D/2) as one product with a block matrix per position. */
+function plainRotary(x: Tensor, theta: number): Tensor {
+  const [, , length, width] = x.shape as [number, number, number, number];
+  const half = width / 2;
+  const turns = tf.buffer([length, width, width]);
+  for (let position = 0; position < length; position += 1) {
+    for (let i = 0; i < half; i += 1) {
+      const angle = position * theta ** ((-2 * i) / width);
+      turns.set(Math.cos(angle), position, i, i);
+      turns.set(Math.cos(angle), position, i + half, i + half);
+      turns.set(Math.sin(angle), position, i, i + half);
+      turns.set(-Math.sin(angle), position, i + half, i);
+    }
+  }
+  const rows = tf.reshape(x, [x.shape[0], x.shape[1]!, length, 1, width]);
+  const matrices = tf.tile(tf.reshape(turns.toTensor(), [1, 1, length, width, width]), [
+    x.shape[0],
+    x.shape[1]!,
+    1,
+    1,
+    1,
+  ]);
+  return tf.reshape(tf.matMul(rows, matrices), x.shape);
+}
+
+function plainLayerNorm(x: Tensor, weight: Tensor, bias: Tensor): Tensor {
+  const centred = tf.sub(x, tf.mean(x, -1, true));
+  const variance = tf.mean(tf.square(centred), -1, true);
+  return tf.add(tf.mul(tf.div(centred, tf.sqrt(tf.add(variance, 1e-5))), weight), bias);
+}
+
+function plainGelu(x: Tensor): Tensor {
+  const inner = tf.mul(tf.add(x, tf.mul(tf.pow(x, 3), 0.044715)), Math.sqrt(2 / Math.PI));
+  return tf.mul(tf.mul(x, 0.5), tf.add(tf.tanh(inner), 1));
+}
+
+const IN_OUT = { weight: 'in,out' } as const;
+const OUT_IN = { weight: 'out,in' } as const;
+
+const CASES: readonly Case[] = [
+  {
+    name: 'linear with a Conv1D weight and a bias',
+    shapes: [[7, 5], [5, 3], [3]],
+    coarse: (x, w, b) => linear(x, w, b, IN_OUT),
+    plain: (x, w, b) => tf.add(tf.matMul(x, w), b),
+  },
+  {
+    name: 'linear with a Linear weight and no bias',
+    shapes: [
+      [7, 5],
+      [3, 5],
+    ],
+    coarse: (x, w) => linear(x, w, undefined, OUT_IN),
+    plain: (x, w) => tf.matMul(x, tf.transpose(w)),
+  },
+  {
+    name: 'residualAdd of one tensor with itself',
+    shapes: [[4, 3]],
+    coarse: (x) => residualAdd(x, x),
+    plain: (x) => tf.mul(x, 2),
+  },
+  {
+    name: 'layerNorm',
+    shapes: [[7, 13], [13], [13]],
+    coarse: (x, w, b) => layerNorm(x, w, b, 1e-5),
+    plain: (x, w, b) => plainLayerNorm(x, w, b),
+  },
+  {
+    name: 'rmsNorm',
+    shapes: [[7, 13], [13]],
+    coarse: (x, w) => rmsNorm(x, w, 1e-6),
+    plain: (x, w) => tf.mul(tf.div(x, tf.sqrt(tf.add(tf.mean(tf.square(x), -1, true), 1e-6))), w),
+  },
+  {
+    name: 'geluNew',
+    shapes: [[7, 13]],
+    // Beyond [-3, 3] on both sides, where the tail and the identity begin.
+    coarse: (x) => geluNew(tf.mul(x, 4)),
+    plain: (x) => plainGelu(tf.mul(x, 4)),
+  },
+  {
+    name: 'swiglu',
+    shapes: [
+      [7, 13],
+      [7, 13],
+    ],
+    coarse: (gate, up) => swiglu(tf.mul(gate, 6), up),
+    plain: (gate, up) => tf.mul(tf.mul(tf.mul(gate, 6), tf.sigmoid(tf.mul(gate, 6))), up),
+  },
+  {
+    name: 'rotary',
+    shapes: [[2, 3, 9, 6]],
+    coarse: (x) => rotary(x, 100),
+    plain: (x) => plainRotary(x, 100),
+  },
+  ...[
+    { title: 'one chunk, equal heads', batch: 2, heads: 2, keyHeads: 2, length: 9 },
+    { title: 'one token', batch: 2, heads: 2, keyHeads: 1, length: 1 },
+    { title: 'exactly one full chunk', batch: 2, heads: 1, keyHeads: 1, length: 128 },
+    { title: 'three chunks, grouped heads', batch: 1, heads: 4, keyHeads: 2, length: 261 },
+  ].map(({ title, batch, heads, keyHeads, length }) => ({
+    name: `causalAttention (${title})`,
+    shapes: [
+      [batch, heads, length, 3],
+      [batch, keyHeads, length, 3],
+      [batch, keyHeads, length, 3],
+    ],
+    coarse: (q: Tensor, k: Tensor, v: Tensor) => causalAttention(tf.mul(q, 4), tf.mul(k, 4), v),
+    plain: (q: Tensor, k: Tensor, v: Tensor) => plainAttention(tf.mul(q, 4), tf.mul(k, 4), v),
+  })),
+];
+
+/** The output and all gradients, as arrays. */
+function evaluate(formula: Formula, xs: readonly Tensor[]): Float32Array[] {
+  const { grads, ys } = vjp(
+    () => [formula(...xs)],
+    xs,
+    ([y]) => [randomTensor(y!.shape, 99)],
+    { keepOutputs: true },
+  );
+  const arrays = [...ys!, ...grads].map((tensor) => (tensor.dataSync() as Float32Array).slice());
+  tf.dispose([...ys!, ...grads]);
+  return arrays;
+}
+
+describe.each(CASES)('$name', ({ shapes, coarse, plain }) => {
+  it('has the values and gradients of the plain formula', () => {
+    const xs = shapes.map((shape, index) => randomTensor(shape, index + 1));
+    const actual = evaluate(coarse, xs);
+    const expected = evaluate(plain, xs);
+    tf.dispose(xs);
+    actual.forEach((values, index) => {
+      const largest = Math.max(...expected[index]!.map(Math.abs));
+      // A gradient that is exactly zero (softmax over one key) is compared absolutely.
+      const error =
+        largest < 1e-6
+          ? Math.max(...values.map(Math.abs))
+          : relativeError(values, expected[index]!);
+      expect(error, index === 0 ? 'output' : `gradient ${index - 1}`).toBeLessThan(TOLERANCE);
+    });
+  });
+
+  it('leaves no tensor behind, with and without a tape', () => {
+    const xs = shapes.map((shape, index) => randomTensor(shape, index + 1));
+    const before = tf.memory();
+    evaluate(coarse, xs);
+    tf.tidy(() => void coarse(...xs));
+    const after = tf.memory();
+    tf.dispose(xs);
+    expect([after.numTensors, after.numBytes]).toEqual([before.numTensors, before.numBytes]);
+  });
+});
