@@ -46,7 +46,7 @@ export function describeBackend(name: string, create: () => IoBackend): void {
               const requests: { offset: number; bytes: Uint8Array<SharedArrayBuffer> }[] = [];
               for (const [seed, start] of starts.entries()) {
                 let pages = 0;
-                const wanted = lengths.next().value;
+                const wanted = Number(lengths.next().value);
                 while (pages < wanted && free[start + pages] === true) {
                   free[start + pages] = false;
                   pages += 1;

@@ -2,6 +2,7 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Worker, type WorkerOptions } from 'node:worker_threads';
 import { onTestFinished } from 'vitest';
 
 import { createSlab } from '../../tiers/host/slab.js';
@@ -54,4 +55,13 @@ export function openDescriptors(): number | undefined {
 /** Whether two byte ranges are equal; on 1 MiB much faster than a deep comparison. */
 export function sameBytes(left: Uint8Array, right: Uint8Array): boolean {
   return Buffer.compare(left, right) === 0;
+}
+
+/** A worker thread that runs a TypeScript module; as its entry Node 20 would refuse one. */
+export function startWorker(module: URL, options: WorkerOptions): Worker {
+  const code = `import('tsx/esm/api').then(({ register }) => {
+    register();
+    return import(${JSON.stringify(module.href)});
+  });`;
+  return new Worker(code, { ...options, eval: true, execArgv: [] });
 }
