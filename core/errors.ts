@@ -11,6 +11,7 @@
  */
 export const ERROR_EXIT_STATUS = {
   // Usage and configuration.
+  USAGE_INVALID: 2,
   CONFIG_INVALID: 2,
   CONFIG_UNKNOWN_KEY: 2,
   CONFIG_NOT_FOUND: 2,

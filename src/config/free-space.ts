@@ -2,7 +2,7 @@
  * @file Free space of the file systems under folders that need not exist yet.
  */
 import { statSync, statfsSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { nearestFolder } from './nearest-folder.js';
 
 /** Free bytes for this user on the file system that holds (or will hold) `path`. */
 export interface FreeSpace {
@@ -12,17 +12,11 @@ export interface FreeSpace {
   readonly freeBytes: number;
 }
 
-/** Looks at the nearest folder above `path` that exists. */
+/** Asks at the nearest folder that exists. */
 export function freeSpaceOf(path: string): FreeSpace {
-  let folder = resolve(path);
-  for (;;) {
-    const stat = statSync(folder, { throwIfNoEntry: false });
-    if (stat?.isDirectory() === true) {
-      const { bavail, bsize } = statfsSync(folder);
-      return { path, deviceNumber: stat.dev, freeBytes: bavail * bsize };
-    }
-    folder = dirname(folder);
-  }
+  const folder = nearestFolder(path);
+  const { bavail, bsize } = statfsSync(folder);
+  return { path, deviceNumber: statSync(folder).dev, freeBytes: bavail * bsize };
 }
 
 /** Free bytes over all `paths`; a file system under several of them counts once. */

@@ -127,10 +127,15 @@ export const CONFIG_KEYS = {
     meaning: 'Decay of the learning rate to 0 after warm-up.',
     source: 'Hugging Face',
   }),
-  warmup_steps: wholeKey('a whole number, at least 0', atLeast(0), 0, {
-    meaning: 'Steps over which the learning rate rises from 0.',
-    source: 'Hugging Face',
-  }),
+  warmup_steps: numberKey(
+    'a whole number, or a share of all steps below 1',
+    (value) => value >= 0 && (value < 1 || Number.isSafeInteger(value)),
+    0,
+    {
+      meaning: 'Steps over which the learning rate rises from 0.',
+      source: 'Hugging Face',
+    },
+  ),
   adam_beta1: numberKey('a number from 0 to below 1', (value) => value >= 0 && value < 1, 0.9, {
     meaning: "AdamW's decay of the first moment.",
     source: 'Hugging Face',
@@ -170,12 +175,12 @@ export const CONFIG_KEYS = {
     meaning: 'Steps between lines of metrics.jsonl.',
     source: 'Hugging Face',
   }),
-  save_strategy: choiceKey(['no', 'steps', 'epoch'], 'steps', {
-    meaning: 'When checkpoint-<step> folders are written; the final model always is.',
+  save_strategy: choiceKey(['no', 'steps'], 'steps', {
+    meaning: 'Whether checkpoint-<step> folders are written; the final model always is.',
     source: 'Hugging Face',
   }),
   save_steps: wholeKey('a whole number, at least 1', atLeast(1), 500, {
-    meaning: 'Steps between checkpoints when `save_strategy` is steps.',
+    meaning: 'Steps between checkpoints; the last step is saved as well.',
     source: 'Hugging Face',
   }),
   seed: wholeKey(

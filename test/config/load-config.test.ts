@@ -157,7 +157,7 @@ const TABLE: Record<
     fallback: 'linear',
     bad: 'square',
   },
-  warmup_steps: { text: '3', get: (c) => c.warmupSteps, value: 3, fallback: 0, bad: '-1' },
+  warmup_steps: { text: '3', get: (c) => c.warmupSteps, value: 3, fallback: 0, bad: '1.5' },
   adam_beta1: { text: '0.8', get: (c) => c.adamBeta1, value: 0.8, fallback: 0.9, bad: '1' },
   adam_beta2: { text: '0.95', get: (c) => c.adamBeta2, value: 0.95, fallback: 0.999, bad: '1.1' },
   adam_epsilon: {
@@ -175,7 +175,7 @@ const TABLE: Record<
     get: (c) => c.saveStrategy,
     value: 'no',
     fallback: 'steps',
-    bad: 'best',
+    bad: 'epoch',
   },
   save_steps: { text: '50', get: (c) => c.saveSteps, value: 50, fallback: 500, bad: '1e-1' },
   seed: { text: '0', get: (c) => c.seed, value: 0, fallback: 42, bad: '4294967296' },

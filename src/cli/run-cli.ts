@@ -1,0 +1,112 @@
+/**
+ * @file The commands and their arguments, by commander. Commands have no logic of their own.
+ *
+ * `train` takes configuration keys as flags; these are parsed by the configuration, which knows
+ * their names, so that commander lets unknown options through.
+ */
+import { Command, CommanderError } from 'commander';
+import { SpillwayError } from '../../core/errors.js';
+import { stderrLogger } from '../../core/logger.js';
+import { renderConfigHelp } from '../config/config-docs.js';
+import { parseValue, splitList } from '../config/config-key.js';
+import { CONFIG_KEYS } from '../config/schema.js';
+import { renderDoctorTable } from './doctor-table.js';
+import { runDoctor } from './doctor.js';
+import { packageVersion } from './package-version.js';
+import { runTrainCommand } from './train-command.js';
+
+/**
+ * Runs one command line, without the executable's name.
+ *
+ * @returns the exit status of a run that ended without error
+ * @throws USAGE_INVALID, and what the commands throw
+ */
+export async function runCli(args: readonly string[]): Promise<number> {
+  let status = 0;
+  const program = createProgram((value) => {
+    status = value;
+  });
+  try {
+    await program.parseAsync(args, { from: 'user' });
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    if (error.exitCode === 0) return 0; // Help or version was printed.
+    throw usageError(error);
+  }
+  return status;
+}
+
+function createProgram(setStatus: (status: number) => void): Command {
+  const program = new Command('spillway')
+    .description('Memory-tiered offload engine: trains models larger than their device.')
+    .version(packageVersion())
+    .option('--debug', 'print stack traces of errors')
+    .exitOverride()
+    // Errors are printed in one place, report-error.ts.
+    .configureOutput({ writeErr: () => undefined });
+  addTrain(program, setStatus);
+  addInit(program);
+  addDoctor(program);
+  return program;
+}
+
+function addTrain(program: Command, setStatus: (status: number) => void): void {
+  program
+    .command('train')
+    .usage('[CONFIG.yaml] [--key value ...]')
+    .description('fine-tune a Hugging Face checkpoint on JSONL')
+    .argument('[args...]')
+    .allowUnknownOption()
+    .addHelpText('after', () => `\nKeys, in CONFIG.yaml or as flags:\n${renderConfigHelp()}`)
+    .action(async (args: string[]) => {
+      setStatus(await runTrainCommand(args));
+    });
+}
+
+function addInit(program: Command): void {
+  program
+    .command('init')
+    .description('write a random checkpoint with a byte-level tokenizer')
+    .argument('<CONFIG_JSON>', 'config.json of a GPT-2 or Llama model')
+    .argument('<OUT>', 'folder to make')
+    .option('--seed <number>', CONFIG_KEYS.seed.type, String(CONFIG_KEYS.seed.fallback))
+    .option('--dtype <type>', CONFIG_KEYS.dtype.type, CONFIG_KEYS.dtype.fallback as string)
+    .action(async (configPath: string, outputFolder: string, options: InitOptions) => {
+      const seed = parseValue('seed', CONFIG_KEYS.seed, options.seed);
+      const dtype = parseValue('dtype', CONFIG_KEYS.dtype, options.dtype);
+      const { initCheckpoint } = await import('../checkpoint/init-checkpoint.js');
+      const logger = stderrLogger;
+      const result = await initCheckpoint({ configPath, outputFolder, seed, dtype, logger });
+      print(`${result.folder}: ${result.parameterCount} parameters, ${dtype}, seed ${seed}`);
+    });
+}
+
+interface InitOptions {
+  readonly seed: string;
+  readonly dtype: string;
+}
+
+function addDoctor(program: Command): void {
+  const collect = (text: string, before: string[]) => [...before, ...splitList(text)];
+  program
+    .command('doctor')
+    .description('what this machine offers, and what each missing thing costs')
+    .option('--json', 'print JSON with stable keys')
+    .option('--nvme_path <folder>', 'folder to examine; repeatable (default: here)', collect, [])
+    .action((options: { json?: boolean; nvme_path: string[] }) => {
+      const paths = options.nvme_path.length > 0 ? options.nvme_path : [process.cwd()];
+      const report = runDoctor(paths);
+      print(options.json === true ? JSON.stringify(report, null, 2) : renderDoctorTable(report));
+    });
+}
+
+function usageError(error: CommanderError): SpillwayError {
+  // Commander answers a missing command with the help text, as an error.
+  const missing = error.code === 'commander.help';
+  const message = missing ? 'no command' : error.message.replace(/^error: /, '');
+  return new SpillwayError('USAGE_INVALID', `${message}; see spillway --help`, {}, error);
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
