@@ -1,0 +1,195 @@
+// Goal: where the bytes live, the micro-batch order, budgets and workers change no bit of a run.
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import type { EngineOptions } from '../../src/engine/engine-options.js';
+import { GradientWriter } from '../../src/engine/gradient-writer.js';
+import type { MicroBatch } from '../../src/model/block.js';
+import { TierManager } from '../../tiers/tier-manager.js';
+import {
+  readReference,
+  runFixture,
+  toMicroBatch,
+  withFolder,
+  type RunRecord,
+} from './run-engine.js';
+
+type Variant = Omit<EngineOptions, 'model' | 'exampleBatch'>;
+
+/** Tensors of these fixtures span up to three shards of 4096 elements, which end inside others. */
+const COMMON: Variant = {
+  subGroupSize: 4096,
+  gradientAccumulationSteps: 4,
+  optimizer: { learningRate: 5e-3, weightDecay: 0.1, maxGradNorm: 3.5 },
+  optimizerWorkers: 1,
+};
+
+const RESIDENT: Variant = {
+  offloadParam: 'none',
+  offloadOptimizer: 'none',
+  deviceMemory: '64MiB',
+  hostMemory: '64MiB',
+};
+
+/** One row per micro-batch, one length: so that four of them and one of four rows are comparable. */
+function stepsOf(name: string, stepCount: number, microBatchCount: number): MicroBatch[][] {
+  const { training } = readReference(name);
+  const rows = training.micro_batches
+    .flat()
+    .flatMap(({ input_ids, labels }) =>
+      input_ids.map((ids, row) => ({ input_ids: [ids], labels: [labels[row] ?? []] })),
+    );
+  return Array.from({ length: stepCount }, (_, step) =>
+    Array.from({ length: microBatchCount }, (_, index) =>
+      toMicroBatch(rows[(step * microBatchCount + index) % rows.length]!),
+    ),
+  );
+}
+
+/** Eight steps of four micro-batches, unless told otherwise. */
+async function run(
+  name: string,
+  variant: Variant,
+  stepCount = 8,
+  microBatchCount = 4,
+): Promise<RunRecord> {
+  return withFolder((nvmePath) =>
+    runFixture(name, stepsOf(name, stepCount, microBatchCount), {
+      ...COMMON,
+      ...variant,
+      ...(variant.deviceMemory === RESIDENT.deviceMemory ? {} : { nvmePath }),
+    }),
+  );
+}
+
+function expectSameBits(actual: RunRecord, expected: RunRecord): void {
+  expect(actual.losses).toEqual(expected.losses);
+  expect(actual.gradNorms).toEqual(expected.gradNorms);
+  for (const [name, weights] of Object.entries(expected.weights)) {
+    const bits = new Uint8Array(weights.buffer);
+    expect(Buffer.compare(new Uint8Array(actual.weights[name]!.buffer), bits), name).toBe(0);
+  }
+}
+
+const VARIANTS: readonly [string, Variant][] = [
+  [
+    'parameters on host',
+    { offloadParam: 'cpu', offloadOptimizer: 'cpu', deviceMemory: '8MiB', hostMemory: '32MiB' },
+  ],
+  [
+    'everything on NVMe, two workers',
+    {
+      offloadParam: 'nvme',
+      offloadOptimizer: 'nvme',
+      deviceMemory: '512KiB',
+      hostMemory: '6MiB',
+      optimizerWorkers: 2,
+    },
+  ],
+  [
+    'homes chosen for a small budget',
+    { deviceMemory: '300KiB', hostMemory: '5MiB', microBatchOrder: 'vertical' },
+  ],
+  [
+    'horizontal order, everything on NVMe',
+    {
+      offloadParam: 'nvme',
+      offloadOptimizer: 'nvme',
+      deviceMemory: '512KiB',
+      hostMemory: '6MiB',
+      microBatchOrder: 'horizontal',
+    },
+  ],
+  [
+    'horizontal order, on host',
+    {
+      offloadParam: 'cpu',
+      offloadOptimizer: 'cpu',
+      deviceMemory: '8MiB',
+      hostMemory: '32MiB',
+      microBatchOrder: 'horizontal',
+      optimizerWorkers: 2,
+    },
+  ],
+];
+
+afterEach(() => void vi.restoreAllMocks());
+
+describe.each([
+  ['gpt2-tiny', 'float32'],
+  ['gpt2-tiny', 'bfloat16'],
+  ['llama-tiny-untied', 'float32'],
+  ['llama-tiny', 'bfloat16'],
+] as const)('%s in %s', (name, dtype) => {
+  let resident: RunRecord | undefined;
+
+  it('repeats its own bits when resident', async () => {
+    resident = await run(name, { ...RESIDENT, dtype });
+    expectSameBits(await run(name, { ...RESIDENT, dtype }), resident);
+  });
+
+  it.each(VARIANTS)('gives the resident bits with %s', async (_, variant) => {
+    expectSameBits(await run(name, { ...variant, dtype }), resident!);
+  });
+});
+
+describe('one micro-batch per step', () => {
+  it.each(['vertical', 'horizontal'] as const)('gives the resident bits, %s', async (order) => {
+    const options = { gradientAccumulationSteps: 1, dtype: 'float32' } as const;
+    const resident = await run('gpt2-tiny', { ...RESIDENT, ...options }, 3, 1);
+    const nvme: Variant = { deviceMemory: '512KiB', hostMemory: '6MiB', microBatchOrder: order };
+    const offloaded: Variant = { ...nvme, offloadParam: 'nvme', offloadOptimizer: 'nvme' };
+    expectSameBits(await run('gpt2-tiny', { ...offloaded, ...options }, 3, 1), resident);
+  });
+});
+
+describe('updates during backward (no clipping)', () => {
+  it('gives the resident bits on NVMe', async () => {
+    const optimizer = { learningRate: 5e-3, maxGradNorm: 0 };
+    const resident = await run('gpt2-tiny', { ...RESIDENT, optimizer }, 3);
+    const [, [, variant]] = VARIANTS as [unknown, [string, Variant]];
+    expectSameBits(await run('gpt2-tiny', { ...variant, optimizer }, 3), resident);
+  });
+});
+
+describe('the comparison notices', () => {
+  const [, [, onNvme]] = VARIANTS as [unknown, [string, Variant]];
+  const horizontal = VARIANTS[3]![1];
+
+  it('one shard that is not uploaded', async () => {
+    const resident = await run('gpt2-tiny', RESIDENT, 2);
+    const read = TierManager.prototype.read;
+    let target: unknown;
+    vi.spyOn(TierManager.prototype, 'read').mockImplementation(function (
+      this: TierManager,
+      location,
+      type,
+      start,
+      count,
+      visit,
+    ) {
+      target ??= location;
+      return read.call(this, location, type, start, count, (offset, bytes) =>
+        visit(offset, location === target ? new Uint8Array(bytes.length) : bytes),
+      );
+    });
+    const mutated = await run('gpt2-tiny', onNvme, 2);
+    expect(() => expectSameBits(mutated, resident)).toThrow();
+  });
+
+  it("one micro-batch's gradient that is dropped", async () => {
+    const resident = await run('gpt2-tiny', RESIDENT, 2);
+    const write = GradientWriter.prototype.writeDense;
+    let calls = 0;
+    vi.spyOn(GradientWriter.prototype, 'writeDense').mockImplementation(async function (
+      this: GradientWriter,
+      block,
+      gradients,
+      first,
+    ) {
+      calls += first ? 0 : 1;
+      if (first || calls !== 2) await write.call(this, block, gradients, first);
+    });
+    const mutated = await run('gpt2-tiny', horizontal, 2);
+    expect(calls).toBeGreaterThan(2);
+    expect(() => expectSameBits(mutated, resident)).toThrow();
+  });
+});

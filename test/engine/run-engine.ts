@@ -1,0 +1,112 @@
+/**
+ * @file Runs an engine over the fixtures, for the engine's tests.
+ */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { loadPretrained } from '../../src/checkpoint/load-pretrained.js';
+import { Engine } from '../../src/engine/engine.js';
+import type { EngineOptions } from '../../src/engine/engine-options.js';
+import type { MicroBatch, Model } from '../../src/model/block.js';
+import { languageModelBatch } from '../../src/model/language-model-batch.js';
+import type { Reference, StoredBatch } from '../model/fixture-model.js';
+
+export const fixtureFolder = (name: string): string =>
+  fileURLToPath(new URL(`../../fixtures/${name}`, import.meta.url));
+
+export function readReference(name: string): Reference {
+  return JSON.parse(readFileSync(fixtureFolder(`references/${name}.json`), 'utf8')) as Reference;
+}
+
+export function toMicroBatch(stored: StoredBatch): MicroBatch {
+  return languageModelBatch({
+    inputIds: stored.input_ids.flat(),
+    labels: stored.labels.flat(),
+    batchSize: stored.input_ids.length,
+    length: stored.input_ids[0]?.length ?? 0,
+  });
+}
+
+/** A batch of the largest batch size and length among `batches`. */
+export function largestOf(batches: readonly MicroBatch[]): MicroBatch {
+  const shapes = batches.map((batch) => batch.fields['input_ids']?.shape ?? []);
+  const batchSize = Math.max(...shapes.map((shape) => shape[0] ?? 0));
+  const length = Math.max(...shapes.map((shape) => shape[1] ?? 0));
+  const tokens = new Int32Array(batchSize * length);
+  return languageModelBatch({ inputIds: tokens, labels: tokens, batchSize, length });
+}
+
+/** A folder that is removed after `body`. */
+export async function withFolder<T>(body: (folder: string) => Promise<T>): Promise<T> {
+  const folder = mkdtempSync(join(tmpdir(), 'spillway-engine-'));
+  try {
+    return await body(folder);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** What a run of several steps shows; equal runs are equal in every bit of it. */
+export interface RunRecord {
+  readonly losses: readonly number[];
+  readonly gradNorms: readonly number[];
+  readonly weights: Readonly<Record<string, Float32Array>>;
+}
+
+/** Takes one step per accumulated batch and reads the final weights. */
+export async function runSteps(
+  model: Model,
+  steps: readonly (readonly MicroBatch[])[],
+  options: Omit<EngineOptions, 'model' | 'exampleBatch'>,
+  learningRates: readonly number[] = [],
+): Promise<RunRecord> {
+  const engine = await Engine.create({
+    ...options,
+    model,
+    exampleBatch: largestOf(steps.flat()),
+  });
+  try {
+    const losses: number[] = [];
+    const gradNorms: number[] = [];
+    for (const [index, batches] of steps.entries()) {
+      const learningRate = learningRates[index];
+      const result = await engine.step(batches, learningRate === undefined ? {} : { learningRate });
+      losses.push(result.loss);
+      gradNorms.push(result.gradNorm);
+    }
+    const weights: Record<string, Float32Array> = {};
+    for (const spec of model.blocks.flatMap((block) => block.owns)) {
+      weights[spec.name] = await engine.readParameter(spec.name);
+    }
+    return { losses, gradNorms, weights };
+  } finally {
+    await engine.close();
+  }
+}
+
+/** `runSteps` on a fixture folder. */
+export async function runFixture(
+  name: string,
+  steps: readonly (readonly MicroBatch[])[],
+  options: Omit<EngineOptions, 'model' | 'exampleBatch'>,
+): Promise<RunRecord> {
+  const model = await loadPretrained(fixtureFolder(name));
+  try {
+    return await runSteps(model, steps, options);
+  } finally {
+    await model.close();
+  }
+}
+
+/** Largest error over largest value. */
+export function relativeError(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  let error = 0;
+  let scale = 0;
+  for (let index = 0; index < expected.length; index += 1) {
+    const value = expected[index] ?? Number.NaN;
+    error = Math.max(error, Math.abs((actual[index] ?? Number.NaN) - value));
+    scale = Math.max(scale, Math.abs(value));
+  }
+  return actual.length === expected.length ? error / scale : Number.NaN;
+}
