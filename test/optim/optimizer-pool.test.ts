@@ -1,5 +1,6 @@
 // Goal: the pool's threads give the kernel's bits wherever states live, and its life has an end.
-import { readdirSync } from 'node:fs';
+import { getEventListeners } from 'node:events';
+import { constants, readdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -7,6 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { CHUNK_ELEMENTS, type ComputeDtype, type StateName } from '../../core/types.js';
 import { OptimizerPool, type OptimizerPoolOptions } from '../../src/optim/optimizer-pool.js';
 import { stagingBytes, type StagingShape } from '../../src/optim/staging.js';
+import { HostPool } from '../../tiers/host/host-pool.js';
 import { native } from '../../tiers/native/binding.js';
 import {
   CountingArena,
@@ -75,6 +77,31 @@ describe('OptimizerPool.update', () => {
       expect(results[0]).toEqual({ nvmeReadBytes: 0, nvmeWrittenBytes: 0 });
     },
   );
+
+  it('works past the page cache with staging memory of the host pool', async (context) => {
+    let direct: StateFile;
+    try {
+      direct = new StateFile(constants.O_RDWR | constants.O_DIRECT);
+    } catch {
+      return context.skip('no O_DIRECT under the temporary folder');
+    }
+    const staging: StagingShape = {
+      ...SHAPE,
+      dtype: 'float32',
+      maxShardLength: CHUNK_ELEMENTS + 5,
+    };
+    const arena = HostPool.create({ budgetBytes: stagingBytes({ ...staging, workers: 2 }) });
+    const running = await start({ arena, staging, workers: 2 });
+    const states = randomStates(CHUNK_ELEMENTS + 5, 'float32', 11);
+    const shards = [1, 2, 3].map(() => placeShard(states, stateNames('float32'), direct));
+    await Promise.all(shards.map(({ job }) => running.update(job)));
+    const expected = expectedStates(states);
+    for (const shard of shards) expect(differences(shard.read(), expected)).toEqual([]);
+    await running.close();
+    expect(arena.liveBytes).toBe(0);
+    arena.dispose();
+    direct.dispose();
+  });
 });
 
 describe('OptimizerPool.create', () => {
@@ -180,6 +207,7 @@ describe('AbortSignal', () => {
     await expect(second).rejects.toBe(reason);
     await expect(first).rejects.toBe(reason);
     await third;
+    expect(getEventListeners(controller.signal, 'abort')).toEqual([]);
     expect(differences(shards[0]!.read(), states)).toEqual([]);
     expect(differences(shards[1]!.read(), states)).toEqual([]);
     expect(differences(shards[2]!.read(), expectedStates(states))).toEqual([]);

@@ -1,5 +1,5 @@
 /** Shards for tests of the optimizer: random states at any mix of homes, and the oracle. */
-import { closeSync, mkdtempSync, openSync, readSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, constants, mkdtempSync, openSync, readSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -100,8 +100,16 @@ export function expectedStates(states: PerState<Bytes>, scalars = SCALARS): PerS
 export class StateFile {
   readonly #folder = mkdtempSync(join(tmpdir(), 'spillway-optim-'));
   readonly path = join(this.#folder, 'states.bin');
-  readonly fd = openSync(this.path, 'w+');
+  /** The descriptor that jobs use. */
+  readonly fd: number;
+  /** The test's own, through the page cache. */
+  readonly #cachedFd = openSync(this.path, 'w+');
   #end = IO_ALIGNMENT;
+
+  /** @param flags how jobs open the file, for example with O_DIRECT */
+  constructor(flags: number = constants.O_RDWR) {
+    this.fd = openSync(this.path, flags);
+  }
 
   /** Stores `bytes` in padded chunks with checksums. */
   store(bytes: Bytes, elementBytes: number): NvmeLocation {
@@ -116,7 +124,7 @@ export class StateFile {
     }
     const offset = this.#end;
     this.#end += padded.byteLength;
-    writeSync(this.fd, padded, 0, padded.byteLength, offset);
+    writeSync(this.#cachedFd, padded, 0, padded.byteLength, offset);
     return {
       kind: 'nvme',
       fileIndex: 0,
@@ -131,7 +139,7 @@ export class StateFile {
   /** Reads a state back, padding included, and checks every chunk's checksum against it. */
   load(location: NvmeLocation): Bytes {
     const padded = sharedBytes(alignUp(location.byteLength, IO_ALIGNMENT));
-    readSync(this.fd, padded, 0, padded.byteLength, location.offset);
+    readSync(this.#cachedFd, padded, 0, padded.byteLength, location.offset);
     location.checksums.forEach((checksum, chunk) => {
       const start = chunk * location.chunkBytes;
       const part = padded.subarray(start, start + location.chunkBytes);
@@ -145,6 +153,7 @@ export class StateFile {
 
   dispose(): void {
     closeSync(this.fd);
+    closeSync(this.#cachedFd);
     rmSync(this.#folder, { recursive: true });
   }
 }
