@@ -106,7 +106,6 @@ class DatasetBuilder {
         { data_files: files, skippedRows: this.#skippedCount },
       );
     }
-    logger.info(`data: ${arena.length} rows, ${this.#tokenCount} tokens`);
     if (this.#truncatedCount > 0) {
       logger.info(`data: ${this.#truncatedCount} rows cut to max_length ${maxLength}`);
     }
