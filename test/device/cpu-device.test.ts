@@ -3,6 +3,7 @@ import * as tf from '@tensorflow/tfjs-core';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CpuDevice } from '../../tiers/device/cpu-device.js';
+import { native } from '../../tiers/native/binding.js';
 import { bitsOf, randomValues } from './tfjs-setup.js';
 
 let device: CpuDevice;
@@ -76,6 +77,7 @@ describe('run', () => {
     tf.registerBackend('slow', () => started, 0);
     const chosen = tf.setBackend('slow');
     expect(device.run(() => tf.tidy(() => tf.sum(tf.ones([3])).dataSync()[0]))).toBe(3);
+    expect(() => tf.backend()).toThrow('has not yet been initialized');
     const slow = new SlowBackend();
     finish(slow);
     expect(await chosen).toBe(true);
@@ -126,6 +128,14 @@ describe('alias', () => {
     tf.dispose([tensor, row]);
     lease.dispose();
     expect(device.ledger.liveBytes).toBe(0);
+  });
+
+  test.skipIf(native() === undefined)('lies at page boundaries, as O_DIRECT needs', () => {
+    const leases = [100, 4097, 8192].map((length) => device.arena.lease(length, 'state'));
+    expect(leases.map(({ bytes }) => bytes.byteLength)).toEqual([100, 4097, 8192]);
+    expect(leases.map(({ bytes }) => native()!.slabAddress(bytes) % 4096)).toEqual([0, 0, 0]);
+    expect(device.ledger.liveBytes).toBe(4096 + 8192 + 8192);
+    for (const lease of leases) lease.dispose();
   });
 
   test('needs bytes that fill the shape', () => {

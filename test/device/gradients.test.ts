@@ -7,6 +7,19 @@ import { useCpuBackend } from './tfjs-setup.js';
 
 useCpuBackend();
 
+test('says what to run when the bundle has not been built', async () => {
+  vi.resetModules();
+  vi.doMock('node:fs', () => ({ existsSync: () => false }));
+  const fresh = await import('../../tiers/device/gradients.js');
+  vi.doUnmock('node:fs');
+  expect(() => fresh.ensureGradients()).toThrow(
+    expect.objectContaining({
+      code: 'INTERNAL',
+      message: expect.stringContaining('npm run build') as unknown,
+    }),
+  );
+});
+
 test('adds the missing gradients, keeps one that a user registered, and warns of nothing', () => {
   const warn = vi.spyOn(console, 'warn').mockImplementation(() => undefined);
   const engine = tf.engine();

@@ -1,26 +1,27 @@
 /**
  * @file Memory of a host-addressable device that the CPU and worker threads address too.
  *
- * One SharedArrayBuffer per lease, charged to the device's ledger in whole pages of 4096 bytes. Its
- * bytes start on a page boundary, for O_DIRECT; that needs the native addon to tell the address
- * (without the addon there is no O_DIRECT). Up to one page per lease is spent on that and not
- * charged. A disposed lease's memory returns to the system when V8 collects the buffer.
+ * Ranges come from a host pool of the device's own (huge-page slabs, reserved when first needed),
+ * and are charged to the device's ledger as the pool counts them: in whole pages of 4096 bytes.
+ *
+ * Owns the pool.
  */
 import { alignUp } from '../../core/bytes.js';
+import { hasCode } from '../../core/errors.js';
 import { IO_ALIGNMENT } from '../../core/types.js';
 import type { MemoryArena, MemoryLease } from '../host/host-buffer.js';
-import { native } from '../native/binding.js';
+import { HostPool } from '../host/host-pool.js';
 import type { ByteLedger } from './byte-ledger.js';
 import { processOutOfMemory } from './data-account.js';
 
 /** Leases shared memory on a device's budget. */
 export class SharedArena implements MemoryArena {
   readonly #ledger: ByteLedger;
-  #liveBytes = 0;
-  #peakBytes = 0;
+  readonly #pool: HostPool;
 
   constructor(ledger: ByteLedger) {
     this.#ledger = ledger;
+    this.#pool = HostPool.create({ budgetBytes: ledger.budgetBytes, label: 'device' });
   }
 
   /** The device's budget, of which tensors take their part. */
@@ -30,43 +31,41 @@ export class SharedArena implements MemoryArena {
 
   /** Bytes of leases alive. */
   get liveBytes(): number {
-    return this.#liveBytes;
+    return this.#pool.liveBytes;
   }
 
   get peakBytes(): number {
-    return this.#peakBytes;
+    return this.#pool.peakBytes;
   }
 
-  /** Zeroed memory. @throws DEVICE_OUT_OF_MEMORY; nothing changes then */
+  /** Memory of undefined content. @throws DEVICE_OUT_OF_MEMORY; nothing changes then */
   lease(byteLength: number, label: string): MemoryLease {
     const chargedBytes = alignUp(byteLength, IO_ALIGNMENT);
     this.#ledger.charge(chargedBytes, label);
-    let pages: Uint8Array<SharedArrayBuffer>;
+    let lease: MemoryLease;
     try {
-      pages = allocatePages(chargedBytes);
+      lease = this.#pool.lease(byteLength, label);
     } catch (error) {
       this.#ledger.release(chargedBytes);
-      throw processOutOfMemory(chargedBytes, label, error);
+      throw hasCode(error, 'HOST_OUT_OF_MEMORY')
+        ? processOutOfMemory(chargedBytes, label, error)
+        : error;
     }
-    this.#liveBytes += chargedBytes;
-    this.#peakBytes = Math.max(this.#peakBytes, this.#liveBytes);
     let live = true;
     return {
-      bytes: pages.subarray(0, byteLength),
+      bytes: lease.bytes,
       label,
       dispose: () => {
         if (!live) return;
         live = false;
-        this.#liveBytes -= chargedBytes;
+        lease.dispose();
         this.#ledger.release(chargedBytes);
       },
     };
   }
-}
 
-function allocatePages(byteLength: number): Uint8Array<SharedArrayBuffer> {
-  const bytes = new Uint8Array(new SharedArrayBuffer(byteLength + IO_ALIGNMENT));
-  const address = native()?.slabAddress(bytes) ?? 0;
-  const start = alignUp(address, IO_ALIGNMENT) - address;
-  return bytes.subarray(start, start + byteLength);
+  /** Lets the memory go; live leases keep theirs. Idempotent. */
+  dispose(): void {
+    this.#pool.dispose();
+  }
 }
