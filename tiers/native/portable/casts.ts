@@ -62,9 +62,9 @@ function widenF16(half: number): number {
   if (magnitude === 0x7c00) return sign | INFINITY_BITS;
   if (magnitude >= 0x400) return sign | ((magnitude << 13) + REBIAS);
   if (magnitude === 0) return sign;
-  // A subnormal: shift its leading one to bit 10 and count the exponent down.
+  // A subnormal: its leading one moves to the exponent's place and counts 1 there.
   const shift = Math.clz32(magnitude) - 21;
-  return sign | ((magnitude << (13 + shift)) + REBIAS - (shift << 23) + (1 << 23));
+  return sign | ((magnitude << (13 + shift)) + REBIAS - (shift << 23));
 }
 
 function narrowF16(bits: number): number {
