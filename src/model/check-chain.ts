@@ -6,8 +6,8 @@ import type { Block, ParamName, ParamSpec } from './block.js';
 
 /**
  * Checks that block names are unique, that every parameter has one owner and a valid shape, that
- * blocks use what they own and only what somebody owns, and that row blocks stand first and tiled
- * blocks last.
+ * blocks use what they own and only what somebody owns, and that row blocks stand first (and not
+ * last) and tiled blocks last (and not first).
  *
  * @throws BLOCK_INVALID naming block and parameter
  */
@@ -34,6 +34,12 @@ export function checkChain(blocks: readonly Block[]): void {
     if (block.kind === 'row' && index > 0) refuse(block, 'row blocks stand first in the chain');
     if (block.kind === 'tiled' && index < blocks.length - 1) {
       refuse(block, 'tiled blocks stand last in the chain');
+    }
+    if (block.kind === 'tiled' && index === 0) {
+      refuse(block, 'tiled blocks take an input; put a block before it');
+    }
+    if (block.kind === 'row' && index === blocks.length - 1) {
+      refuse(block, 'the last block returns losses; add one after the row block');
     }
   }
 }

@@ -19,6 +19,7 @@ import { SpillwayError } from '../../core/errors.js';
 import type { BlockAux, ParamName, ParamSpec, Params, Tile, TiledBlock } from './block.js';
 import { fieldOf } from './block-params.js';
 import { IGNORED_LABEL } from './language-model-batch.js';
+import { consume } from './ops/consume.js';
 
 /** Elements of a tile, about: 4 MiB of float32, small beside any budget, large for a product. */
 const TILE_ELEMENTS = 2 ** 20;
@@ -141,11 +142,8 @@ function forwardTile(tile: Tile, h: Tensor, carry: readonly Tensor[], targets: T
         tf.sum(tf.mul(logits, targetsInTile(rowsOf(targets, first, size), tile)), 1),
       );
       const newLargest = tf.maximum(largest!, tf.max(logits, 1));
-      const added = tf.tidy(() => {
-        const shifted = tf.sub(logits, tf.expandDims(newLargest, 1));
-        logits.dispose();
-        return tf.sum(tf.exp(shifted), 1);
-      });
+      const shifted = consume(logits, (value) => tf.sub(value, tf.expandDims(newLargest, 1)));
+      const added = consume(consume(shifted, tf.exp), (weights) => tf.sum(weights, 1));
       const kept = tf.mul(total!, tf.exp(tf.sub(largest!, newLargest)));
       return [newLargest, tf.add(kept, added), tf.add(targetLogit!, found)];
     }),
@@ -167,18 +165,14 @@ function backwardTile(
   for (const { first, size } of tokenChunks(h.shape[0])) {
     const [dTilePart, dhPart] = tf.tidy((): [Tensor, Tensor] => {
       const rows = rowsOf(h, first, size);
-      const dLogits = tf.tidy(() => {
-        const logits = tf.matMul(rows, tile.weight, false, true);
-        const shifted = tf.sub(logits, tf.expandDims(rowsOf(lse, first, size), 1));
-        logits.dispose();
-        const probabilities = tf.exp(shifted);
-        shifted.dispose();
-        const error = tf.tidy(() =>
-          tf.sub(probabilities, targetsInTile(rowsOf(targets, first, size), tile)),
-        );
-        probabilities.dispose();
-        return tf.mul(error, tf.expandDims(rowsOf(factors, first, size), 1));
-      });
+      const logits = tf.matMul(rows, tile.weight, false, true);
+      const rowLse = tf.expandDims(rowsOf(lse, first, size), 1);
+      const logs = consume(logits, (value) => tf.sub(value, rowLse));
+      const found = targetsInTile(rowsOf(targets, first, size), tile);
+      const error = consume(consume(logs, tf.exp), (value) => tf.sub(value, found));
+      found.dispose();
+      const factor = tf.expandDims(rowsOf(factors, first, size), 1);
+      const dLogits = consume(error, (value) => tf.mul(value, factor));
       return [tf.matMul(dLogits, rows, true), tf.matMul(dLogits, tile.weight)];
     });
     dhs.push(dhPart);

@@ -16,6 +16,7 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor, Tensor4D } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
+import { consume } from './consume.js';
 
 /** Query rows per chunk: at T = 1024 the temporaries are an eighth of the full score matrix. */
 const QUERY_ROWS = 128;
@@ -106,10 +107,10 @@ function forwardChunk(q: Tensor, k: Tensor, v: Tensor, chunk: Chunk): [Tensor, T
   return tf.tidy(() => {
     const scores = scoresOf(q, k, chunk);
     const largest = tf.max(scores, -1, true);
-    const shifted = tf.sub(scores, largest);
-    scores.dispose();
-    const weights = tf.exp(shifted);
-    shifted.dispose();
+    const weights = consume(
+      consume(scores, (value) => tf.sub(value, largest)),
+      tf.exp,
+    );
     const total = tf.sum(weights, -1, true);
     const values = tf.matMul(weights, seenRows(v, chunk));
     return [tf.div(values, total), tf.add(largest, tf.log(total))];
@@ -124,16 +125,15 @@ function backwardChunk(
 ): [Tensor, Tensor, Tensor] {
   return tf.tidy(() => {
     const scores = scoresOf(q!, k!, chunk);
-    const probabilities = tf.tidy(() => tf.exp(tf.sub(scores, queryRows(lse!, chunk))));
-    scores.dispose();
+    const logs = consume(scores, (value) => tf.sub(value, queryRows(lse!, chunk)));
+    const probabilities = consume(logs, tf.exp);
     const dOut = queryRows(dy, chunk);
     const dv = tf.matMul(probabilities, dOut, true);
     const dProbabilities = tf.matMul(dOut, seenRows(v!, chunk), false, true);
-    const rowSums = tf.tidy(() => tf.sum(tf.mul(probabilities, dProbabilities), -1, true));
-    const centred = tf.sub(dProbabilities, rowSums);
-    dProbabilities.dispose();
-    const dScores = tf.mul(probabilities, centred);
-    probabilities.dispose();
+    const products = tf.mul(probabilities, dProbabilities);
+    const rowSums = consume(products, (value) => tf.sum(value, -1, true));
+    const centred = consume(dProbabilities, (value) => tf.sub(value, rowSums));
+    const dScores = consume(probabilities, (value) => tf.mul(value, centred));
     centred.dispose();
     const scale = 1 / Math.sqrt(chunk.width);
     const dq = tf.mul(tf.matMul(dScores, seenRows(k!, chunk)), scale);

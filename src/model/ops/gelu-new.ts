@@ -7,35 +7,39 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
+import { consume } from './consume.js';
 
 const SQRT_2_OVER_PI = Math.sqrt(2 / Math.PI);
 const CUBIC = 0.044715;
 
-/** t of the formula above. x + c·x³ = x·(1 + c·x²). */
-function tanhPart(x: Tensor): Tensor {
-  return tf.tidy(() => {
-    const bracket = tf.add(tf.mul(tf.square(x), CUBIC * SQRT_2_OVER_PI), SQRT_2_OVER_PI);
-    return tf.tanh(tf.mul(x, bracket));
-  });
+/** √(2/π)·x·(1 + cubic·x²); with the cubic of the formula, what tanh is taken of. */
+function scaledCubic(x: Tensor, cubic: number): Tensor {
+  const square = consume(tf.square(x), (x2) => tf.mul(x2, cubic * SQRT_2_OVER_PI));
+  const bracket = consume(square, (term) => tf.add(term, SQRT_2_OVER_PI));
+  return consume(bracket, (factor) => tf.mul(x, factor));
 }
 
 const op = defineOp<null>('geluNew', {
   forward: ([x]) => {
-    const half = tf.mul(x!, 0.5);
-    const onePlus = tf.tidy(() => tf.add(tanhPart(x!), 1));
-    return { outputs: [tf.mul(half, onePlus)], saved: [x!] };
+    const t = consume(scaledCubic(x!, CUBIC), tf.tanh);
+    const onePlus = consume(t, (tanh) => tf.add(tanh, 1));
+    const product = consume(onePlus, (factor) => tf.mul(x!, factor));
+    return { outputs: [consume(product, (twice) => tf.mul(twice, 0.5))], saved: [x!] };
   },
   backward: ([dy], [x]) => {
-    const t = tanhPart(x!);
-    // (1 - t²)·x·√(2/π)·(1 + 3c·x²), the part of the slope that comes from t.
-    const inner = tf.tidy(() => {
-      const bracket = tf.add(tf.mul(tf.square(x!), 3 * CUBIC * SQRT_2_OVER_PI), SQRT_2_OVER_PI);
-      return tf.mul(tf.mul(x!, bracket), tf.sub(1, tf.square(t)));
-    });
-    const twiceSlope = tf.tidy(() => tf.add(tf.add(t, 1), inner));
-    t.dispose();
+    const t = consume(scaledCubic(x!, CUBIC), tf.tanh);
+    const squared = consume(tf.square(t), (t2) => tf.sub(1, t2));
+    // The part of twice the slope that comes from t.
+    const inner = consume(scaledCubic(x!, 3 * CUBIC), (cubic) => tf.mul(cubic, squared));
+    squared.dispose();
+    const twiceSlope = consume(t, (tanh) => consume(tf.add(tanh, 1), (a) => tf.add(a, inner)));
     inner.dispose();
-    return [tf.mul(dy!, tf.mul(twiceSlope, 0.5))];
+    return [
+      consume(
+        consume(twiceSlope, (twice) => tf.mul(twice, 0.5)),
+        (s) => tf.mul(dy!, s),
+      ),
+    ];
   },
 });
 

@@ -10,6 +10,7 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
+import { consume } from './consume.js';
 
 interface NormAttrs {
   readonly epsilon: number;
@@ -19,30 +20,26 @@ const op = defineOp<NormAttrs>('layerNorm', {
   forward: ([x, weight, bias], { epsilon }) => {
     const mean = tf.mean(x!, -1, true);
     const centred = tf.sub(x!, mean);
-    const squared = tf.square(centred);
-    const rstd = tf.tidy(() => tf.rsqrt(tf.add(tf.mean(squared, -1, true), epsilon)));
-    squared.dispose();
-    const normalised = tf.mul(centred, rstd);
-    centred.dispose();
-    const scaled = tf.mul(normalised, weight!);
-    normalised.dispose();
-    return { outputs: [tf.add(scaled, bias!)], saved: [x!, mean, rstd, weight!] };
+    const variance = consume(tf.square(centred), (squares) => tf.mean(squares, -1, true));
+    const rstd = consume(variance, (value) => tf.rsqrt(tf.add(value, epsilon)));
+    const normalised = consume(centred, (value) => tf.mul(value, rstd));
+    const scaled = consume(normalised, (value) => tf.mul(value, weight!));
+    const y = consume(scaled, (value) => tf.add(value, bias!));
+    return { outputs: [y], saved: [x!, mean, rstd, weight!] };
   },
   backward: ([dy], [x, mean, rstd, weight]) => {
-    const normalised = tf.tidy(() => tf.mul(tf.sub(x!, mean!), rstd!));
+    const normalised = consume(tf.sub(x!, mean!), (centred) => tf.mul(centred, rstd!));
     const dx = (): Tensor => {
       const g = tf.mul(dy!, weight!);
-      const meanG = tf.mean(g, -1, true);
-      const slope = tf.tidy(() => tf.mean(tf.mul(g, normalised), -1, true));
-      const deviation = tf.sub(g, meanG);
-      g.dispose();
+      const slope = consume(tf.mul(g, normalised), (value) => tf.mean(value, -1, true));
+      const deviation = consume(g, (value) => tf.sub(value, tf.mean(value, -1, true)));
       const along = tf.mul(normalised, slope);
-      const difference = tf.sub(deviation, along);
-      deviation.dispose();
+      const difference = consume(deviation, (value) => tf.sub(value, along));
       along.dispose();
-      return tf.mul(difference, rstd!);
+      return consume(difference, (value) => tf.mul(value, rstd!));
     };
-    return [dx, () => tf.sum(tf.mul(dy!, normalised), 0), () => tf.sum(dy!, 0)];
+    const dWeight = (): Tensor => consume(tf.mul(dy!, normalised), (product) => tf.sum(product, 0));
+    return [dx, dWeight, () => tf.sum(dy!, 0)];
   },
 });
 

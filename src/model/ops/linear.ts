@@ -8,6 +8,7 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
+import { consume } from './consume.js';
 
 /** How the weight is stored. */
 export interface LinearLayout {
@@ -19,8 +20,7 @@ const op = defineOp<LinearLayout>('linear', {
   forward: ([x, weight, bias], { weight: layout }) => {
     const product = tf.matMul(x!, weight!, false, layout === 'out,in');
     if (bias === undefined) return { outputs: [product], saved: [x!, weight!] };
-    const y = tf.add(product, bias);
-    product.dispose();
+    const y = consume(product, (value) => tf.add(value, bias));
     return { outputs: [y], saved: [x!, weight!, bias] };
   },
   backward: ([dy], [x, weight, bias], { weight: layout }) => {

@@ -9,6 +9,7 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
+import { consume } from './consume.js';
 
 interface NormAttrs {
   readonly epsilon: number;
@@ -16,24 +17,22 @@ interface NormAttrs {
 
 const op = defineOp<NormAttrs>('rmsNorm', {
   forward: ([x, weight], { epsilon }) => {
-    const squared = tf.square(x!);
-    const rstd = tf.tidy(() => tf.rsqrt(tf.add(tf.mean(squared, -1, true), epsilon)));
-    squared.dispose();
-    const normalised = tf.mul(x!, rstd);
-    return { outputs: [tf.mul(normalised, weight!)], saved: [x!, rstd, weight!] };
+    const meanSquare = consume(tf.square(x!), (squares) => tf.mean(squares, -1, true));
+    const rstd = consume(meanSquare, (value) => tf.rsqrt(tf.add(value, epsilon)));
+    const y = consume(tf.mul(x!, rstd), (normalised) => tf.mul(normalised, weight!));
+    return { outputs: [y], saved: [x!, rstd, weight!] };
   },
   backward: ([dy], [x, rstd, weight]) => {
     const normalised = tf.mul(x!, rstd!);
     const dx = (): Tensor => {
       const g = tf.mul(dy!, weight!);
-      const slope = tf.tidy(() => tf.mean(tf.mul(g, normalised), -1, true));
+      const slope = consume(tf.mul(g, normalised), (value) => tf.mean(value, -1, true));
       const along = tf.mul(normalised, slope);
-      const difference = tf.sub(g, along);
-      g.dispose();
+      const difference = consume(g, (value) => tf.sub(value, along));
       along.dispose();
-      return tf.mul(difference, rstd!);
+      return consume(difference, (value) => tf.mul(value, rstd!));
     };
-    return [dx, () => tf.sum(tf.mul(dy!, normalised), 0)];
+    return [dx, () => consume(tf.mul(dy!, normalised), (product) => tf.sum(product, 0))];
   },
 });
 

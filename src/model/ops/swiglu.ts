@@ -7,22 +7,28 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
+import { consume } from './consume.js';
 
 const op = defineOp<null>('swiglu', {
   forward: ([gate, up]) => {
-    const silu = tf.tidy(() => tf.mul(gate!, tf.sigmoid(gate!)));
-    return { outputs: [tf.mul(silu, up!)], saved: [gate!, up!] };
+    const silu = consume(tf.sigmoid(gate!), (sigma) => tf.mul(gate!, sigma));
+    return { outputs: [consume(silu, (activated) => tf.mul(activated, up!))], saved: [gate!, up!] };
   },
-  backward: ([dy], [gate, up]) => {
-    const sigma = tf.sigmoid(gate!);
-    return [
-      () => {
-        const slope = tf.tidy(() => tf.mul(sigma, tf.add(tf.mul(gate!, tf.sub(1, sigma)), 1)));
-        return tf.mul(tf.mul(dy!, up!), slope);
-      },
-      () => tf.mul(dy!, tf.mul(gate!, sigma)),
-    ];
-  },
+  backward: ([dy], [gate, up]) => [
+    () => {
+      const sigma = tf.sigmoid(gate!);
+      const rest = consume(tf.sub(1, sigma), (complement) => tf.mul(gate!, complement));
+      const bracket = consume(rest, (term) => tf.add(term, 1));
+      const slope = consume(bracket, (factor) => tf.mul(sigma, factor));
+      sigma.dispose();
+      const perUp = consume(slope, (value) => tf.mul(up!, value));
+      return consume(perUp, (value) => tf.mul(dy!, value));
+    },
+    () => {
+      const silu = consume(tf.sigmoid(gate!), (sigma) => tf.mul(gate!, sigma));
+      return consume(silu, (activated) => tf.mul(dy!, activated));
+    },
+  ],
 });
 
 /** silu(gate)·up, all of one shape. */
