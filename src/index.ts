@@ -29,4 +29,5 @@ export type {
 export { defineBlock } from './model/define-block.js';
 export { defineModel } from './model/define-model.js';
 export { languageModelBatch } from './model/language-model-batch.js';
+export { modelFromConfig } from './model/model-from-config.js';
 export { lrFactor, type LrSchedule } from './optim/lr-schedule.js';

@@ -10,6 +10,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
+import { dirname } from 'node:path';
 import { parseByteSize } from '../../core/bytes.js';
 import { SpillwayError, formatError, isCoded } from '../../core/errors.js';
 import { silentLogger, warnOnce, type Logger } from '../../core/logger.js';
@@ -19,10 +20,12 @@ import type { Device } from '../../tiers/device/device.js';
 import { HostPool } from '../../tiers/host/host-pool.js';
 import { createIoBackend } from '../../tiers/nvme/create-io-backend.js';
 import { createLayout } from '../../tiers/nvme/layout.js';
+import { ShardDirectory, directoryRecords } from '../../tiers/nvme/directory.js';
 import { NvmeVolume } from '../../tiers/nvme/volume.js';
 import { TierManager } from '../../tiers/tier-manager.js';
 import { resolveBudgets } from '../config/resolve-budgets.js';
 import type { MicroBatch, Model } from '../model/block.js';
+import { modelFingerprint } from '../model/model-fingerprint.js';
 import { ADAMW_DEFAULTS, type AdamwOptions } from '../optim/adamw-options.js';
 import { clipCoefficient, gradientNorm } from '../optim/grad-norm.js';
 import { OptimizerPool } from '../optim/optimizer-pool.js';
@@ -460,7 +463,7 @@ async function createVolume(
       warnOnce(
         logger,
         'io-backend',
-        `NVMe files go through the thread pool instead of io_uring (${choice.reason}); expect less than half the bandwidth`,
+        `NVMe files go through the thread pool instead of io_uring (${choice.reason}); spillway doctor says what that costs`,
       );
     }
   }
@@ -513,6 +516,15 @@ async function assemble(options: EngineOptions, owned: Owned[]): Promise<EngineP
   });
   owned.push(() => pool.close());
   await store.initialise(model);
+  if (volume !== undefined) {
+    await volume.sealHeaders(0, 0);
+    const directory = ShardDirectory.open(dirname(volume.filePaths[0] ?? ''));
+    owned.push(() => directory.close());
+    await directory.replace(directoryRecords(volume.layout, 0), {
+      modelFingerprint: modelFingerprint(model.blocks),
+      generation: 0,
+    });
+  }
   const sweep = new UpdateSweep(tiers, store, pool);
   const seed = options.seed ?? DEFAULTS.seed;
   const { blocks } = model;

@@ -301,11 +301,11 @@ export class StepRunner {
     try {
       for (const [slot, one] of aux.entries()) {
         if (writer === undefined) {
-          const input = await activations.get(index, slot);
+          const input = index === 0 ? undefined : await activations.get(index, slot);
           const output = await withFields(tiers, block, { ...one, block: index }, async (ready) =>
-            forwardDense(tiers.device, block, params, [input.tensor], ready),
+            forwardDense(tiers.device, block, params, input ? [input.tensor] : [], ready),
           );
-          input.release();
+          input?.release();
           await losses.add(tiers, output).finally(() => output.dispose());
           continue;
         }

@@ -9,6 +9,7 @@
 import { SpillwayError, assert } from '../../core/errors.js';
 import { NORM_LEAF_ELEMENTS, type ShardId } from '../../core/types.js';
 import type { Block, ParamName, ParamSpec } from '../model/block.js';
+import { checkChain } from '../model/check-chain.js';
 
 /** One contiguous range of a group, at most `subGroupSize` elements. */
 export interface Shard {
@@ -64,13 +65,7 @@ export interface ShardSegment {
 }
 
 function elementCount(spec: ParamSpec): number {
-  const count = spec.shape.reduce((product, size) => product * size, 1);
-  if (!Number.isSafeInteger(count) || count < 1 || !spec.shape.every(Number.isInteger)) {
-    throw new SpillwayError('BLOCK_INVALID', `parameter ${spec.name} has an unusable shape`, {
-      shape: spec.shape.map(String),
-    });
-  }
-  return count;
+  return spec.shape.reduce((product, size) => product * size, 1);
 }
 
 function cutShards(group: number, length: number, subGroupSize: number, firstId: number): Shard[] {
@@ -80,37 +75,6 @@ function cutShards(group: number, length: number, subGroupSize: number, firstId:
     shards.push({ id: firstId + shards.length, group, start, length: shardLength });
   }
   return shards;
-}
-
-/** Checks the chain: unique names and owners, known uses, kinds in their places. */
-export function validateChain(blocks: readonly Block[]): void {
-  const fail = (message: string): never => {
-    throw new SpillwayError('BLOCK_INVALID', message);
-  };
-  if (blocks.length < 2) fail('a model is a chain of at least two blocks; the last returns losses');
-  const owners = new Map<ParamName, string>();
-  const blockNames = new Set<string>();
-  for (const [index, block] of blocks.entries()) {
-    if (blockNames.has(block.name)) fail(`two blocks are named ${block.name}`);
-    blockNames.add(block.name);
-    if (block.kind === 'row' && index !== 0) fail(`row block ${block.name} must come first`);
-    if (block.kind === 'tiled' && index !== blocks.length - 1) {
-      fail(`tiled block ${block.name} must come last`);
-    }
-    for (const spec of block.owns) {
-      const other = owners.get(spec.name);
-      if (other !== undefined) fail(`${spec.name} is owned by ${other} and by ${block.name}`);
-      owners.set(spec.name, block.name);
-    }
-  }
-  for (const block of blocks) {
-    for (const name of block.uses) {
-      if (!owners.has(name)) fail(`block ${block.name} uses ${name}, which no block owns`);
-    }
-    if (new Set(block.uses).size !== block.uses.length) {
-      fail(`block ${block.name} lists a parameter twice in uses`);
-    }
-  }
 }
 
 /**
@@ -130,7 +94,7 @@ export function layoutParameters(blocks: readonly Block[], subGroupSize: number)
       `sub_group_size is ${subGroupSize}; give a positive multiple of ${NORM_LEAF_ELEMENTS} elements`,
     );
   }
-  validateChain(blocks);
+  checkChain(blocks);
   const groups: ParameterGroup[] = [];
   const shards: Shard[] = [];
   const params = new Map<ParamName, ParamAddress>();

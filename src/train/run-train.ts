@@ -19,6 +19,7 @@ import { paddedLength } from '../data/collate.js';
 import { loadDataset, type TokenDataset } from '../data/load-dataset.js';
 import { Engine } from '../engine/engine.js';
 import { languageModelBatch } from '../model/language-model-batch.js';
+import { modelFingerprint } from '../model/model-fingerprint.js';
 import { resolveWarmupSteps } from '../optim/lr-schedule.js';
 import { MetricsFile } from './metrics-file.js';
 import { TrainingLoop, type LoopResult } from './training-loop.js';
@@ -51,7 +52,6 @@ export async function runTrain(config: TrainConfig, options: RunOptions): Promis
       maxLength,
       folder: model.folder,
       vocabSize: model.vocabSize,
-      ...(model.eosTokenId === undefined ? {} : { eosTokenId: model.eosTokenId }),
       logger,
     });
     await prepareOutput(config.outputDir);
@@ -83,11 +83,8 @@ async function prepareOutput(folder: string): Promise<void> {
 
 /** Stable name of the run's NVMe folder: the same model and output meet the same store. */
 function runIdOf(model: PretrainedModel, outputDir: string): string {
-  const hash = createHash('sha256');
-  for (const block of model.blocks) {
-    for (const spec of block.owns) hash.update(`${spec.name}:${spec.shape.join('x')};`);
-  }
-  return `spillway-${hash.update(resolve(outputDir)).digest('hex').slice(0, 16)}`;
+  const identity = `${modelFingerprint(model.blocks)}\n${resolve(outputDir)}`;
+  return `spillway-${createHash('sha256').update(identity).digest('hex').slice(0, 16)}`;
 }
 
 async function train(
