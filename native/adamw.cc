@@ -1,7 +1,9 @@
 #include "adamw.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "blocks.h"
 #include "split-master.h"
 
 namespace spillway {
@@ -42,8 +44,15 @@ template <bool lerpFromGrad>
 SPILLWAY_BODY void adamwLoop(float* __restrict param, const float* __restrict grad,
                              float* __restrict expAvg, float* __restrict expAvgSq, size_t length,
                              const Factors factors) {
-  for (size_t i = 0; i < length; ++i) {
-    param[i] = update<lerpFromGrad>(param[i], grad[i], &expAvg[i], &expAvgSq[i], factors);
+  for (size_t start = 0; start < length; start += kBlockElements) {
+    prefetchBlock(param, start + kPrefetchElements);
+    prefetchBlock(grad, start + kPrefetchElements);
+    prefetchBlock(expAvg, start + kPrefetchElements);
+    prefetchBlock(expAvgSq, start + kPrefetchElements);
+    const size_t end = std::min(length, start + kBlockElements);
+    for (size_t i = start; i < end; ++i) {
+      param[i] = update<lerpFromGrad>(param[i], grad[i], &expAvg[i], &expAvgSq[i], factors);
+    }
   }
 }
 
@@ -61,13 +70,20 @@ SPILLWAY_BODY void adamwSplitLoop(uint16_t* __restrict param, uint16_t* __restri
                                   const float* __restrict grad, float* __restrict expAvg,
                                   float* __restrict expAvgSq, size_t length,
                                   const Factors factors) {
-  for (size_t i = 0; i < length; ++i) {
-    const float master = floatOf(joinBits(param[i], low[i]));
-    const float next =
-        update<lerpFromGrad>(master, grad[i], &expAvg[i], &expAvgSq[i], factors);
-    const uint32_t bits = splittableBits(bitsOf(next));
-    param[i] = splitHigh(bits);
-    low[i] = static_cast<uint16_t>(bits);
+  for (size_t start = 0; start < length; start += kBlockElements) {
+    prefetchBlock(param, start + kPrefetchElements);
+    prefetchBlock(low, start + kPrefetchElements);
+    prefetchBlock(grad, start + kPrefetchElements);
+    prefetchBlock(expAvg, start + kPrefetchElements);
+    prefetchBlock(expAvgSq, start + kPrefetchElements);
+    const size_t end = std::min(length, start + kBlockElements);
+    for (size_t i = start; i < end; ++i) {
+      const float master = floatOf(joinBits(param[i], low[i]));
+      const float next = update<lerpFromGrad>(master, grad[i], &expAvg[i], &expAvgSq[i], factors);
+      const uint32_t bits = splittableBits(bitsOf(next));
+      param[i] = splitHigh(bits);
+      low[i] = static_cast<uint16_t>(bits);
+    }
   }
 }
 

@@ -148,7 +148,7 @@ try {
   const reason = strict ? error.message : error.message.replaceAll(/\s*\n\s*/g, ' ').slice(0, 300);
   console.error(
     `warning: the native addon was not built, so training uses the portable path (same results, ` +
-      `AdamW about 8 times slower, no io_uring); install g++ and run "npm run build:native" ` +
+      `AdamW about 25 times slower, no io_uring); install g++ and run "npm run build:native" ` +
       `(${reason})`,
   );
   process.exitCode = strict ? 1 : 0;

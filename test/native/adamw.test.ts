@@ -1,13 +1,15 @@
 // Goal: AdamW gives torch's bits on every instruction set and in TypeScript (fixtures/adamw).
 import { createHash } from 'node:crypto';
 
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import type { AdamwScalars } from '../../tiers/native/native-binding.js';
 import { power } from '../../tiers/native/portable/adamw-factors.js';
 import type { AdamwCase } from './adamw-inputs.js';
 import { adamwFixture, floats, gradient, initialParam, scalarsOf } from './adamw-inputs.js';
-import { implementationRows } from './implementations.js';
+import { floatsOfBits } from './bits.js';
+import { implementationRows, implementations } from './implementations.js';
 
 const caseRows = adamwFixture.cases.map((each, index) => [each.name, index, each] as const);
 const bytesOf = (array: Float32Array) =>
@@ -66,6 +68,50 @@ describe.each(caseRows)('AdamW on 1,000,003 elements, %s', (_, index, each) => {
       });
     },
   );
+});
+
+describe('AdamW with any hyperparameters', () => {
+  const length = 1009;
+  // The square root of the bias correction, by which the kernels divide.
+  const divisor = fc.oneof(
+    fc.integer({ min: 0x3c00_0000, max: 0x3f7f_ffff }).map((bits) => floatsOfBits([bits])[0]!),
+    fc.constantFrom(1 - 2 ** -24, 1 - 2 ** -23, 0.5, 0.5 + 2 ** -24, 2 ** -7, 0.75),
+  );
+
+  test.each(implementationRows.slice(1))('equals TypeScript: %s', (_, implementation) => {
+    fc.assert(
+      fc.property(
+        fc.record({
+          learningRate: fc.double({ min: 0, max: 1, noNaN: true }),
+          beta1: fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+          beta2: divisor.map((root) => 1 - root * root),
+          epsilon: fc.constantFrom(0, 1e-12, 1e-8, 1e-3),
+          weightDecay: fc.double({ min: 0, max: 1, noNaN: true }),
+          step: fc.constant(1),
+          gradScale: fc.double({ min: 0, max: 2, noNaN: true }),
+        }),
+        fc.nat(),
+        (scalars, seed) => {
+          const results = [implementations[0]!, implementation].map((each) => {
+            const [param, grad] = [
+              floats(seed, length, [-9, 1]),
+              floats(seed + 1, length, [-60, 60]),
+            ];
+            const [m, v] = [
+              floats(seed + 2, length, [-60, 60]),
+              floats(seed + 3, length, [-126, 60]),
+            ];
+            v.forEach((value, i) => (v[i] = i % 50 === 0 ? 0 : Math.abs(value)));
+            v[7] = Infinity;
+            each.run((k) => k.adamw(param, grad, m, v, scalars));
+            return [param, m, v].map((array) => [...array]);
+          });
+          expect(results[1]).toEqual(results[0]);
+        },
+      ),
+      { numRuns: 150 },
+    );
+  });
 });
 
 describe('AdamW with the split master', () => {
@@ -127,9 +173,10 @@ describe('AdamW arguments', () => {
     });
   });
 
-  test.each(implementationRows)('step 0 is refused: %s', (_, implementation) => {
+  test.each(implementationRows)('step 0 and a beta of 1 are refused: %s', (_, implementation) => {
     const a = new Float32Array(1);
     implementation.run((k) => {
+      expect(() => k.adamw(a, a, a, a, { ...scalars, beta2: 1 })).toThrow(RangeError);
       expect(() => k.adamw(a, a, a, a, { ...scalars, step: 0 })).toThrow(RangeError);
     });
   });

@@ -26,10 +26,13 @@ export interface AdamwFactors {
 /**
  * Derives the float32 factors of one update.
  *
- * @throws RangeError when `step` is not a positive whole number
+ * @throws RangeError when `step` is not a positive whole number or a beta not within 0 .. 1 (less
+ *   than 1)
  */
 export function adamwFactors(scalars: AdamwScalars): AdamwFactors {
   const { learningRate, beta1, beta2, epsilon, weightDecay, step, gradScale } = scalars;
+  checkBeta('beta1', beta1);
+  checkBeta('beta2', beta2);
   const biasCorrection1 = 1 - power(beta1, step);
   const biasCorrection2 = 1 - power(beta2, step);
   const weight = Math.fround(1 - beta1);
@@ -46,6 +49,11 @@ export function adamwFactors(scalars: AdamwScalars): AdamwFactors {
     decay: Math.fround(1 - learningRate * weightDecay),
     negativeStepSize: Math.fround(-(learningRate / biasCorrection1)),
   };
+}
+
+function checkBeta(name: string, value: number): void {
+  if (value >= 0 && value < 1) return;
+  throw new RangeError(`${name} must be at least 0 and less than 1, not ${value}`);
 }
 
 /**
