@@ -1,0 +1,28 @@
+/**
+ * @file Runs benchmarks: `npm run bench -- adamw crc32c …`, or all of them without a name.
+ *
+ * Each `bench/<name>.ts` exports a default function that prints one JSON line per case.
+ */
+import { readdirSync } from 'node:fs';
+
+const OTHER_FILES = ['main', 'alternate'];
+
+const available = readdirSync(new URL('.', import.meta.url))
+  .filter((file) => file.endsWith('.ts'))
+  .map((file) => file.slice(0, -'.ts'.length))
+  .filter((name) => !OTHER_FILES.includes(name))
+  .sort();
+
+const asked = process.argv.slice(2);
+const unknown = asked.filter((name) => !available.includes(name));
+if (unknown.length > 0) {
+  process.stderr.write(
+    `no benchmark "${unknown.join('", "')}"; there are: ${available.join(', ')}\n`,
+  );
+  process.exitCode = 2;
+} else {
+  for (const name of asked.length > 0 ? asked : available) {
+    const module = (await import(`./${name}.ts`)) as { default: () => void | Promise<void> };
+    await module.default();
+  }
+}
