@@ -223,7 +223,8 @@ describe('a failing disk', () => {
           nvmePath,
           offloadParam: 'nvme',
           offloadOptimizer: 'nvme',
-          hostMemory: '8MiB',
+          // Staging and the optimizer's tiles, and no byte for gradients: these go to NVMe.
+          hostMemory: 3 * 2 ** 20 + 4 * 16_384,
           io: {
             backend: new SimulatedBackend({ rules: inMain }),
             workerFaults: { rules: where === 'worker' ? [rule] : [] },

@@ -60,6 +60,11 @@ async function run(
   );
 }
 
+/** A method before it is replaced, to be called with its `this`. */
+function originalOf<T, K extends keyof T>(prototype: T, name: K): T[K] {
+  return Reflect.get(prototype as object, name) as T[K];
+}
+
 function expectSameBits(actual: RunRecord, expected: RunRecord): void {
   expect(actual.losses).toEqual(expected.losses);
   expect(actual.gradNorms).toEqual(expected.gradNorms);
@@ -156,7 +161,7 @@ describe('the comparison notices', () => {
 
   it('one shard that is not uploaded', async () => {
     const resident = await run('gpt2-tiny', RESIDENT, 2);
-    const read = TierManager.prototype.read;
+    const read = originalOf(TierManager.prototype, 'read');
     let target: unknown;
     vi.spyOn(TierManager.prototype, 'read').mockImplementation(function (
       this: TierManager,
@@ -177,7 +182,7 @@ describe('the comparison notices', () => {
 
   it("one micro-batch's gradient that is dropped", async () => {
     const resident = await run('gpt2-tiny', RESIDENT, 2);
-    const write = GradientWriter.prototype.writeDense;
+    const write = originalOf(GradientWriter.prototype, 'writeDense');
     let calls = 0;
     vi.spyOn(GradientWriter.prototype, 'writeDense').mockImplementation(async function (
       this: GradientWriter,
