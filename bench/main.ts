@@ -1,7 +1,8 @@
 /**
  * @file Runs benchmarks: `npm run bench -- adamw crc32c …`, or all of them without a name.
  *
- * Each `bench/<name>.ts` exports a default function that prints one JSON line per case.
+ * Each `bench/<name>.ts` prints one JSON line per case: from its default export, from an exported
+ * function called `bench…`, or, having neither, when it is imported.
  */
 import { readdirSync } from 'node:fs';
 
@@ -22,7 +23,8 @@ if (unknown.length > 0) {
   process.exitCode = 2;
 } else {
   for (const name of asked.length > 0 ? asked : available) {
-    const module = (await import(`./${name}.ts`)) as { default: () => void | Promise<void> };
-    await module.default();
+    const module = (await import(`./${name}.ts`)) as Record<string, unknown>;
+    const entry = Object.entries(module).find(([key]) => /^(default$|bench)/.test(key))?.[1];
+    if (typeof entry === 'function') await (entry as () => void | Promise<void>)();
   }
 }

@@ -70,7 +70,7 @@ describe.each(caseRows)('AdamW on 1,000,003 elements, %s', (_, index, each) => {
   );
 });
 
-describe('AdamW with any hyperparameters', () => {
+describe.skipIf(implementations.length === 1)('AdamW with any hyperparameters', () => {
   const length = 1009;
   // The square root of the bias correction, by which the kernels divide.
   const divisor = fc.oneof(
@@ -78,7 +78,7 @@ describe('AdamW with any hyperparameters', () => {
     fc.constantFrom(1 - 2 ** -24, 1 - 2 ** -23, 0.5, 0.5 + 2 ** -24, 2 ** -7, 0.75),
   );
 
-  test.each(implementationRows.slice(1))('equals TypeScript: %s', (_, implementation) => {
+  test.each(implementationRows)('equals TypeScript: %s', (_, implementation) => {
     fc.assert(
       fc.property(
         fc.record({
