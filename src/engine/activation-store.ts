@@ -12,7 +12,7 @@ import { assert } from '../../core/errors.js';
 import type { MemoryLease } from '../../tiers/host/host-buffer.js';
 import type { StateLocation } from '../../tiers/state-location.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
-import { scratchName, type MemoryPlan } from '../plan/memory-plan.js';
+import { scratchName, type MemoryPlan } from '../plan/placement.js';
 
 interface Slot {
   readonly location: StateLocation | undefined;

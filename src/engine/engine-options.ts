@@ -6,7 +6,7 @@ import type { ComputeDtype } from '../../core/types.js';
 import type { IoBackend } from '../../tiers/nvme/io-backend.js';
 import type { FaultPlan } from '../../tiers/nvme/fault-plan.js';
 import type { MicroBatch, Model } from '../model/block.js';
-import type { OffloadDevice } from '../plan/memory-plan.js';
+import type { OffloadDevice } from '../plan/placement.js';
 
 /** AdamW and clipping; defaults are the configuration's. */
 export interface OptimizerOptions {

@@ -16,7 +16,7 @@ import { kernels } from '../../tiers/native/binding.js';
 import type { StateLocation } from '../../tiers/state-location.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
 import type { Block, ParamName } from '../model/block.js';
-import { scratchName, type MemoryPlan } from '../plan/memory-plan.js';
+import { scratchName, type MemoryPlan } from '../plan/placement.js';
 import type { ParamAddress, ParameterGroup, Shard } from '../plan/parameter-layout.js';
 import type { ParameterStore } from './parameter-store.js';
 import type { RowGradients } from './row-gradients.js';

@@ -11,7 +11,7 @@ import type { TierManager } from '../../tiers/tier-manager.js';
 import type { BlockAux, Params, Tile, TiledBlock } from '../model/block.js';
 import { addTensors, prepareTiled, reverse, runTiled } from './block-compute.js';
 import type { GradientWriter } from './gradient-writer.js';
-import type { ParameterStore } from './parameter-store.js';
+import type { ParameterLoader } from './parameter-loader.js';
 
 /** One micro-batch of a wave. */
 export interface HeadInput {
@@ -38,13 +38,13 @@ function disposeExcept(old: readonly Tensor[], kept: readonly Tensor[]): void {
 
 export class HeadPass {
   readonly #tiers: TierManager;
-  readonly #store: ParameterStore;
+  readonly #loader: ParameterLoader;
   readonly #block: TiledBlock;
   readonly #blockIndex: number;
 
-  constructor(tiers: TierManager, store: ParameterStore, block: TiledBlock, blockIndex: number) {
+  constructor(tiers: TierManager, loader: ParameterLoader, block: TiledBlock, blockIndex: number) {
     this.#tiers = tiers;
-    this.#store = store;
+    this.#loader = loader;
     this.#block = block;
     this.#blockIndex = blockIndex;
   }
@@ -60,7 +60,7 @@ export class HeadPass {
     firstWave: boolean,
   ): Promise<void> {
     const whole = this.#block.uses.filter((name) => name !== this.#block.tiledParam);
-    const params = await this.#store.loadParams(whole);
+    const params = await this.#loader.loadParams(whole);
     const running: Running[] = [];
     try {
       await this.#prepare(wave, params, running);
@@ -216,10 +216,10 @@ export class HeadPass {
 
   async #eachTile(visit: (tile: Tile) => Promise<void>): Promise<void> {
     const { tiledParam, tileRows } = this.#block;
-    const rows = this.#store.address(tiledParam).spec.shape[0] ?? 0;
+    const rows = this.#loader.rowCount(tiledParam);
     for (let index = 0, firstRow = 0; firstRow < rows; index += 1, firstRow += tileRows) {
       const rowCount = Math.min(tileRows, rows - firstRow);
-      const weight = await this.#store.loadRows(tiledParam, firstRow, rowCount);
+      const weight = await this.#loader.loadRows(tiledParam, firstRow, rowCount);
       try {
         await visit({ weight, index, firstRow, rowCount });
       } finally {

@@ -11,6 +11,9 @@ import { assert } from '../../core/errors.js';
 import type { MemoryArena, MemoryLease } from '../../tiers/host/host-buffer.js';
 import { kernels } from '../../tiers/native/binding.js';
 
+/** Elements of row gradients that are downloaded at a time. */
+const PIECE_ELEMENTS = 65_536;
+
 /** Rows kept in one lease, in order of first appearance. */
 class RowBuffer {
   readonly #lease: MemoryLease;
@@ -56,7 +59,8 @@ export class RowGradients {
   readonly columns: number;
   readonly #sum: RowBuffer;
   readonly #one: RowBuffer | undefined;
-  readonly #row: Float32Array;
+  /** Rows on their way from the device. */
+  readonly #piece: Float32Array;
 
   /**
    * @param rowsPerMicroBatch most rows that one micro-batch gathers
@@ -68,7 +72,7 @@ export class RowGradients {
   ) {
     const { rowsPerMicroBatch, microBatchCount, columns, label } = options;
     this.columns = columns;
-    this.#row = new Float32Array(columns);
+    this.#piece = new Float32Array(columns * Math.max(1, Math.floor(PIECE_ELEMENTS / columns)));
     this.#sum = new RowBuffer(arena, rowsPerMicroBatch * microBatchCount, columns, `${label} rows`);
     if (microBatchCount > 1) {
       this.#one = new RowBuffer(
@@ -90,9 +94,14 @@ export class RowGradients {
     read: (offset: number, target: Float32Array) => Promise<void>,
   ): Promise<void> {
     const target = this.#one ?? this.#sum;
-    for (const [position, row] of indices.entries()) {
-      await read(position * this.columns, this.#row);
-      target.add(row, this.#row);
+    const { columns } = this;
+    const pieceRows = this.#piece.length / columns;
+    for (let first = 0; first < indices.length; first += pieceRows) {
+      const rows = indices.subarray(first, first + pieceRows);
+      await read(first * columns, this.#piece.subarray(0, rows.length * columns));
+      for (const [at, row] of rows.entries()) {
+        target.add(row, this.#piece.subarray(at * columns, (at + 1) * columns));
+      }
     }
     if (this.#one === undefined) return;
     for (const row of this.#one.slots.keys()) {

@@ -5,7 +5,7 @@ import { saveModelFolder } from '../checkpoint/save-model.js';
 import type { TensorToWrite } from '../checkpoint/safetensors-writer.js';
 import type { StateName } from '../../core/types.js';
 import type { Model } from '../model/block.js';
-import { statesOf } from '../plan/memory-plan.js';
+import { statesOf } from '../plan/placement.js';
 import type { ParamAddress } from '../plan/parameter-layout.js';
 import type { ParameterStore } from './parameter-store.js';
 

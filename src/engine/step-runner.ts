@@ -9,7 +9,7 @@ import type { Tensor } from '@tensorflow/tfjs-core';
 import { SpillwayError, assert } from '../../core/errors.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
 import type { Block, BlockAux, DenseBlock, MicroBatch, RowBlock } from '../model/block.js';
-import type { MemoryPlan } from '../plan/memory-plan.js';
+import type { MemoryPlan } from '../plan/placement.js';
 import type { ParameterGroup } from '../plan/parameter-layout.js';
 import type { ActivationStore } from './activation-store.js';
 import { forwardDense, forwardRows, reverse, seedOf } from './block-compute.js';
@@ -17,7 +17,7 @@ import { withFields } from './batch-fields.js';
 import type { GradientWriter } from './gradient-writer.js';
 import { HeadPass, mergeSums, type HeadInput } from './head-pass.js';
 import { LossSum } from './loss-sum.js';
-import type { ParameterStore } from './parameter-store.js';
+import type { ParameterLoader } from './parameter-loader.js';
 import type { RowGradients } from './row-gradients.js';
 import type { UpdateSweep } from './update-sweep.js';
 
@@ -26,7 +26,7 @@ export interface StepParts {
   readonly blocks: readonly Block[];
   readonly plan: MemoryPlan;
   readonly tiers: TierManager;
-  readonly store: ParameterStore;
+  readonly loader: ParameterLoader;
   readonly activations: ActivationStore;
   readonly writer: GradientWriter;
   readonly rows: ReadonlyMap<string, RowGradients>;
@@ -106,7 +106,7 @@ export class StepRunner {
 
   /** Runs all blocks but the last, leaving each block's input in its slot. */
   async #forward(aux: readonly BlockAux[]): Promise<void> {
-    const { blocks, store, sweep, activations, tiers } = this.#parts;
+    const { blocks, loader, sweep, activations, tiers } = this.#parts;
     for (const [index, block] of blocks.slice(0, -1).entries()) {
       await sweep.pass(block.uses);
       if (block.kind === 'row') {
@@ -114,7 +114,7 @@ export class StepRunner {
         continue;
       }
       assert(block.kind === 'dense', 'only the last block is tiled');
-      const params = await store.loadParams(block.uses);
+      const params = await loader.loadParams(block.uses);
       try {
         for (const [slot, one] of aux.entries()) {
           const input = index === 0 ? undefined : await activations.get(index, slot);
@@ -131,11 +131,11 @@ export class StepRunner {
   }
 
   async #forwardRows(block: RowBlock, aux: BlockAux): Promise<void> {
-    const { store, activations, tiers } = this.#parts;
+    const { loader, activations, tiers } = this.#parts;
     const rows: Tensor[] = [];
     try {
       for (const gather of block.gathers) {
-        rows.push(await store.gatherRows(gather.param, gather.indices(aux.fields)));
+        rows.push(await loader.gatherRows(gather.param, gather.indices(aux.fields)));
       }
       const output = await withFields(tiers, block, aux, async (ready) =>
         forwardRows(tiers.device, block, rows, ready),
@@ -176,9 +176,9 @@ export class StepRunner {
     aux: readonly BlockAux[],
     first: boolean,
   ): Promise<void> {
-    const { store, activations, writer } = this.#parts;
+    const { loader, activations, writer } = this.#parts;
     const trainable = writer.trainableOf(block);
-    const params = await store.loadParams(block.uses);
+    const params = await loader.loadParams(block.uses);
     let sums: Record<string, Tensor> = {};
     try {
       for (const [slot, one] of aux.entries()) {
@@ -267,9 +267,9 @@ export class StepRunner {
     writer: GradientWriter | undefined,
     first: boolean,
   ): Promise<void> {
-    const { tiers, store, activations, plan } = this.#parts;
+    const { tiers, loader, activations, plan } = this.#parts;
     const fields = aux.slice(start, start + plan.headWave).map((one) => ({ ...one, block: index }));
-    const head = new HeadPass(tiers, store, block, index);
+    const head = new HeadPass(tiers, loader, block, index);
     const nest = async (at: number, ready: BlockAux[]): Promise<void> => {
       const one = fields[at];
       if (one !== undefined) {
@@ -295,8 +295,8 @@ export class StepRunner {
     writer: GradientWriter | undefined,
     first: boolean,
   ): Promise<void> {
-    const { store, activations, tiers } = this.#parts;
-    const params = await store.loadParams(block.uses);
+    const { loader, activations, tiers } = this.#parts;
+    const params = await loader.loadParams(block.uses);
     let sums: Record<string, Tensor> = {};
     try {
       for (const [slot, one] of aux.entries()) {

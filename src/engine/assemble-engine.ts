@@ -1,0 +1,261 @@
+/**
+ * @file Builds what an engine works with, in the order in which things depend on one another.
+ */
+import { randomBytes } from 'node:crypto';
+import { availableParallelism } from 'node:os';
+import { dirname } from 'node:path';
+import { parseByteSize } from '../../core/bytes.js';
+import { silentLogger, warnOnce, type Logger } from '../../core/logger.js';
+import type { ComputeDtype, Tier } from '../../core/types.js';
+import { createDevice } from '../../tiers/device/create-device.js';
+import type { Device } from '../../tiers/device/device.js';
+import { HostPool } from '../../tiers/host/host-pool.js';
+import { createIoBackend } from '../../tiers/nvme/create-io-backend.js';
+import { createLayout } from '../../tiers/nvme/layout.js';
+import { ShardDirectory, directoryRecords } from '../../tiers/nvme/directory.js';
+import { NvmeVolume } from '../../tiers/nvme/volume.js';
+import { TierManager } from '../../tiers/tier-manager.js';
+import { resolveBudgets } from '../config/resolve-budgets.js';
+import type { Model } from '../model/block.js';
+import { modelFingerprint } from '../model/model-fingerprint.js';
+import { ADAMW_DEFAULTS, type AdamwOptions } from '../optim/adamw-options.js';
+import { OptimizerPool } from '../optim/optimizer-pool.js';
+import { stagingBytes, type StagingShape } from '../optim/staging.js';
+import { planMemory } from '../plan/memory-plan.js';
+import type { MemoryPlan } from '../plan/placement.js';
+import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
+import { ActivationStore } from './activation-store.js';
+import type { EngineOptions } from './engine-options.js';
+import { GradientWriter } from './gradient-writer.js';
+import { ParameterLoader } from './parameter-loader.js';
+import { ParameterStore } from './parameter-store.js';
+import { RowGradients } from './row-gradients.js';
+import { StepRunner } from './step-runner.js';
+import { UpdateSweep } from './update-sweep.js';
+import { probeWorkspaces } from './workspace-probe.js';
+
+/** Defaults that the configuration shares (docs/CONFIG.md). */
+const DEFAULTS = { learningRate: 2e-5, maxGradNorm: 1, subGroupSize: 16_777_216, seed: 42 };
+
+/** Frees one thing that the engine owns. Idempotent. */
+export type Release = () => Promise<void> | void;
+
+/** What an engine works with, and owns. */
+export interface EngineParts {
+  readonly model: Model;
+  readonly tiers: TierManager;
+  readonly layout: ParameterLayout;
+  readonly plan: MemoryPlan;
+  readonly store: ParameterStore;
+  readonly writer: GradientWriter;
+  readonly runner: StepRunner;
+  readonly sweep: UpdateSweep;
+  readonly pool: OptimizerPool;
+  readonly adamw: AdamwOptions;
+  readonly learningRate: number;
+  readonly maxGradNorm: number;
+  readonly microBatchCount: number;
+  readonly budgets: Readonly<Record<Tier, number>>;
+  /** Frees everything, newest first. */
+  readonly owned: Release[];
+}
+
+function budgetsOf(options: EngineOptions): Record<Tier, number> {
+  const parse = (value: number | string | undefined): number | undefined =>
+    value === undefined ? undefined : parseByteSize(value);
+  const resolved = resolveBudgets({
+    device_memory: parse(options.deviceMemory),
+    host_memory: parse(options.hostMemory),
+    nvme_memory: parse(options.nvmeMemory),
+    nvme_path: pathsOf(options),
+  });
+  return {
+    device: resolved.deviceMemory,
+    host: resolved.hostMemory,
+    nvme: resolved.nvmeMemory,
+  };
+}
+
+function pathsOf(options: EngineOptions): string[] {
+  const { nvmePath } = options;
+  if (nvmePath === undefined) return [];
+  return typeof nvmePath === 'string' ? [nvmePath] : [...nvmePath];
+}
+
+/** Plans where everything lives. */
+function planFor(
+  options: EngineOptions,
+  device: Device,
+  layout: ParameterLayout,
+  budgets: Readonly<Record<Tier, number>>,
+): { plan: MemoryPlan; slotBytes: (block: number) => number; staging: StagingShape } {
+  const { model, exampleBatch } = options;
+  const dtype = options.dtype ?? 'float32';
+  const profiles = probeWorkspaces(device, model.blocks, layout, exampleBatch);
+  const workers = workersOf(options);
+  const trainable = layout.groups.filter((group) => group.trainable);
+  const lengths = trainable.flatMap((group) => group.shards.map((shard) => shard.length));
+  const maxShardLength = lengths.reduce((most, length) => Math.max(most, length), 1);
+  const plan = planMemory({
+    blocks: model.blocks,
+    layout,
+    profiles,
+    budgets,
+    dtype,
+    microBatchCount: options.gradientAccumulationSteps ?? 1,
+    order: options.microBatchOrder === 'horizontal' ? 'horizontal' : 'vertical',
+    offloadParam: options.offloadParam ?? 'auto',
+    offloadOptimizer: options.offloadOptimizer ?? 'auto',
+    hostAddressableDevice: device.capabilities.hostAddressable,
+    nvmePathCount: pathsOf(options).length,
+    rowGatherBytes: rowGathersOf(options, layout).map(({ rows, columns }) => rows * columns * 4),
+    workers,
+    optimizerStagingBytes: (depth, nvmeStates) =>
+      stagingBytes({ dtype, depth, nvmeStates, maxShardLength, workers }),
+  });
+  const staging: StagingShape = {
+    dtype,
+    nvmeStates: plan.nvmeStates,
+    depth: plan.optimizerDepth,
+    maxShardLength,
+  };
+  return { plan, slotBytes: (block) => profiles[block - 1]?.outputBytes ?? 0, staging };
+}
+
+/** Trainable tables that are read by rows, with the most rows of one micro-batch. */
+function rowGathersOf(
+  options: EngineOptions,
+  layout: ParameterLayout,
+): { name: string; rows: number; columns: number }[] {
+  const [first] = options.model.blocks;
+  if (first?.kind !== 'row') return [];
+  return first.gathers.flatMap((gather) => {
+    const address = layout.params.get(gather.param);
+    if (address === undefined || address.spec.trainable === false) return [];
+    return [
+      {
+        name: gather.param,
+        rows: gather.indices(options.exampleBatch.fields).length,
+        columns: address.length / (address.spec.shape[0] ?? 1),
+      },
+    ];
+  });
+}
+
+function workersOf(options: EngineOptions): number {
+  return options.optimizerWorkers ?? Math.min(2, availableParallelism());
+}
+
+async function createVolume(
+  options: EngineOptions,
+  plan: MemoryPlan,
+  budgets: Readonly<Record<Tier, number>>,
+  logger: Logger,
+): Promise<NvmeVolume | undefined> {
+  const { nvmeRequest } = plan;
+  if (nvmeRequest.states.length + nvmeRequest.scratch.length === 0) return undefined;
+  let backend = options.io?.backend;
+  if (backend === undefined) {
+    const choice = createIoBackend();
+    backend = choice.backend;
+    if (choice.reason !== undefined) {
+      warnOnce(
+        logger,
+        'io-backend',
+        `NVMe files go through the thread pool instead of io_uring (${choice.reason}); spillway doctor says what that costs`,
+      );
+    }
+  }
+  return NvmeVolume.create({
+    paths: pathsOf(options),
+    runId: options.runId ?? `run-${process.pid}-${randomBytes(4).toString('hex')}`,
+    backend,
+    budgetBytes: budgets.nvme,
+    layout: createLayout(nvmeRequest),
+  });
+}
+
+/**
+ * Profiles the blocks, plans, reserves memory and files, loads the parameters.
+ *
+ * @param owned receives how to free what has been built, oldest first, also when this throws
+ */
+export async function assembleEngine(
+  options: EngineOptions,
+  owned: Release[],
+): Promise<EngineParts> {
+  const { model } = options;
+  const logger = options.logger ?? silentLogger;
+  const dtype: ComputeDtype = options.dtype ?? 'float32';
+  const budgets = budgetsOf(options);
+  const layout = layoutParameters(model.blocks, options.subGroupSize ?? DEFAULTS.subGroupSize);
+  const device = await createDevice(options.device ?? 'cpu', { budgetBytes: budgets.device });
+  owned.push(() => device.dispose());
+  const { plan, slotBytes, staging } = planFor(options, device, layout, budgets);
+  device.ledger.resetPeak();
+  const host = HostPool.create({ budgetBytes: budgets.host });
+  owned.push(() => host.dispose());
+  const volume = await createVolume(options, plan, budgets, logger);
+  if (volume !== undefined) owned.push(() => volume.dispose({ remove: true }));
+  const tiers = new TierManager({ device, host, volume, stagingCount: plan.stagingCount });
+  owned.push(() => tiers.staging.dispose());
+  const store = new ParameterStore(tiers, layout, plan, dtype);
+  owned.push(() => store.dispose());
+  const activations = new ActivationStore(tiers, plan, slotBytes);
+  owned.push(() => activations.dispose());
+  const rows = new Map<string, RowGradients>();
+  owned.push(() => [...rows.values()].forEach((one) => one.dispose()));
+  const microBatchCount = options.gradientAccumulationSteps ?? 1;
+  for (const gather of rowGathersOf(options, layout)) {
+    const size = { rowsPerMicroBatch: gather.rows, microBatchCount, columns: gather.columns };
+    rows.set(gather.name, new RowGradients(host, { ...size, label: gather.name }));
+  }
+  const writer = new GradientWriter(tiers, store, model.blocks, plan);
+  owned.push(() => writer.dispose());
+  const pool = await OptimizerPool.create({
+    workers: workersOf(options),
+    arena: host,
+    staging,
+    io: options.io?.backend.kind === 'simulated' ? 'blocking' : 'auto',
+    ...(options.io?.workerFaults === undefined ? {} : { faults: options.io.workerFaults }),
+    ...(volume === undefined ? {} : { filePaths: volume.filePaths }),
+  });
+  owned.push(() => pool.close());
+  await store.initialise(model);
+  if (volume !== undefined) {
+    await volume.sealHeaders(0, 0);
+    const directory = ShardDirectory.open(dirname(volume.filePaths[0] ?? ''));
+    owned.push(() => directory.close());
+    await directory.replace(directoryRecords(volume.layout, 0), {
+      modelFingerprint: modelFingerprint(model.blocks),
+      generation: 0,
+    });
+  }
+  const loader = new ParameterLoader(tiers, store);
+  const sweep = new UpdateSweep(tiers, store, pool);
+  const seed = options.seed ?? DEFAULTS.seed;
+  const { blocks } = model;
+  const optimizer = options.optimizer ?? {};
+  return {
+    model,
+    tiers,
+    layout,
+    plan,
+    store,
+    writer,
+    runner: new StepRunner({ blocks, plan, tiers, loader, activations, writer, rows, sweep, seed }),
+    sweep,
+    pool,
+    adamw: {
+      beta1: optimizer.beta1 ?? ADAMW_DEFAULTS.beta1,
+      beta2: optimizer.beta2 ?? ADAMW_DEFAULTS.beta2,
+      epsilon: optimizer.epsilon ?? ADAMW_DEFAULTS.epsilon,
+      weightDecay: optimizer.weightDecay ?? ADAMW_DEFAULTS.weightDecay,
+    },
+    learningRate: optimizer.learningRate ?? DEFAULTS.learningRate,
+    maxGradNorm: optimizer.maxGradNorm ?? DEFAULTS.maxGradNorm,
+    microBatchCount,
+    budgets,
+    owned,
+  };
+}
