@@ -11,6 +11,7 @@
 #include "file-lock.h"
 #include "grad-norm.h"
 #include "isa.h"
+#include "kernel-registry.h"
 #include "probes.h"
 #include "ring-async.h"
 #include "ring-sync.h"
@@ -22,7 +23,7 @@ namespace {
 
 // Raised with every change of an exported name, argument or layout; tiers/native/binding.ts holds
 // the same number and refuses an addon with another.
-constexpr uint32_t kAbiVersion = 1;
+constexpr uint32_t kAbiVersion = 2;
 
 }  // namespace
 
@@ -45,5 +46,6 @@ NAPI_MODULE_INIT() {
   spillway::registerAsyncRing(env, exports);
   spillway::registerSyncRing(env, exports);
   spillway::registerSlab(env, exports);
+  spillway::registerKernelExports(env, exports);
   return exports;
 }

@@ -18,7 +18,7 @@ import { adamwFactors } from './portable/adamw-factors.js';
 import { portableKernels } from './portable/kernels.js';
 
 /** Same number as `kAbiVersion` in native/addon.cc. */
-export const ABI_VERSION = 1;
+export const ABI_VERSION = 2;
 
 /** What the addon exports; kernels as in `Kernels`, AdamW with its scalars already rounded. */
 export interface NativeAddon extends Omit<Kernels, 'adamw' | 'adamwSplit'> {
@@ -90,6 +90,16 @@ export interface NativeAddon extends Omit<Kernels, 'adamw' | 'adamwSplit'> {
   fileLock(fd: number): number;
   /** Allocates space up to `byteLength`; returns 0 or an errno (EOPNOTSUPP: not on this disk). */
   fileReserve(fd: number, byteLength: number): number;
+
+  /** Number of a kernel of the native device. @throws RangeError when there is none of that name */
+  kernelId(name: string): number;
+  /** Names of all kernels, by id. */
+  kernelNames(): string[];
+  /**
+   * Runs a kernel on `threads` threads before it returns (tests, benchmarks). Offsets in `args`
+   * count from the first byte of `base`. Serialised within the process.
+   */
+  runKernelNow(id: number, base: Uint8Array, args: Float64Array, threads: number): void;
 }
 
 /** Opaque. */

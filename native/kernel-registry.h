@@ -1,0 +1,16 @@
+// The kernels by id, and the exports that find and run them.
+#pragma once
+
+#include <node_api.h>
+
+#include "kernel.h"
+
+namespace spillway {
+
+// The kernel of `id`, or null when there is none.
+KernelFn kernelOf(int64_t id);
+
+// Exports kernelId(name), kernelNames() and runKernelNow(id, base, args, threads).
+void registerKernelExports(napi_env env, napi_value exports);
+
+}  // namespace spillway
