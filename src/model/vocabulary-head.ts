@@ -111,7 +111,11 @@ function maskOf(targets: Tensor1D): Tensor {
 /** [n, R] with 1 at a token's target when it lies in the tile. */
 function targetsInTile(targets: Tensor, tile: Tile): Tensor {
   const relative = tf.sub<Tensor1D>(targets, tf.scalar(tile.firstRow, 'int32'));
-  return tf.oneHot(relative, tile.rowCount, 1, 0, 'float32');
+  // tfjs refuses a depth of 1, which the last tile has when one row is left over.
+  const depth = Math.max(2, tile.rowCount);
+  const found = tf.oneHot(relative, depth, 1, 0, 'float32');
+  if (depth === tile.rowCount) return found;
+  return consume(found, (value) => tf.slice(value, [0, 0], [value.shape[0]!, tile.rowCount]));
 }
 
 /** Ranges of at most TOKEN_CHUNK tokens. */
