@@ -115,7 +115,7 @@ function targetsInTile(targets: Tensor, tile: Tile): Tensor {
   const depth = Math.max(2, tile.rowCount);
   const found = tf.oneHot(relative, depth, 1, 0, 'float32');
   if (depth === tile.rowCount) return found;
-  return consume(found, (value) => tf.slice(value, [0, 0], [value.shape[0]!, tile.rowCount]));
+  return consume(found, (value) => tf.slice(value, [0, 0], [value.shape[0], tile.rowCount]));
 }
 
 /** Ranges of at most TOKEN_CHUNK tokens. */
