@@ -49,6 +49,8 @@ export class GradientWriter {
   readonly #blocks: readonly Block[];
   readonly #leaves = new Map<Shard, Float64Array>();
   readonly #accumulators: Accumulator[] = [];
+  /** Accumulators that hold sums of this step which their homes lack. */
+  readonly #unmerged = new Set<Accumulator>();
   /** Groups whose last contribution comes from a block's reverse pass. */
   readonly #completedAt: readonly (readonly ParameterGroup[])[];
 
@@ -239,6 +241,7 @@ export class GradientWriter {
   }
 
   async #writeAccumulator(accumulator: Accumulator, tensor: Tensor, mode: Mode): Promise<void> {
+    this.#unmerged.add(accumulator);
     await this.#tiers.write(
       accumulator.location,
       'float32',
@@ -251,10 +254,12 @@ export class GradientWriter {
 
   /** Adds the sums of the parameter's lower uses to its home, highest first, once. */
   async #mergeAccumulators(address: ParamAddress): Promise<void> {
-    const uses = this.#accumulators
+    const uses = [...this.#unmerged]
       .filter((use) => use.address === address)
       .sort((a, b) => b.block - a.block);
-    for (const { location } of uses) {
+    for (const use of uses) {
+      this.#unmerged.delete(use);
+      const { location } = use;
       // The sum is read through staging buffers while the home's chunk occupies others, so each
       // piece is taken out first.
       await this.#store.writeGradient(
