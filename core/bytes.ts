@@ -19,14 +19,15 @@ const UNITS: Readonly<Record<string, number>> = {
 /**
  * Bytes meant by `text`: a number with an optional unit, case-insensitive, e.g. `1.5 GiB`.
  *
- * @throws BYTE_SIZE_INVALID when it is no such text, negative, or not a whole number of bytes
- *   within 2^53
+ * @throws BYTE_SIZE_INVALID when it is no such text, negative, a fraction of a byte,
+ *   or beyond 2^53
  */
 export function parseByteSize(text: string | number): number {
   const match = /^\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z]*)\s*$/i.exec(String(text));
   const unit = UNITS[(match?.[2] ?? '?').toLowerCase()];
-  const bytes =
-    match === null || unit === undefined ? Number.NaN : Math.round(Number(match[1]) * unit);
+  const exact = match === null || unit === undefined ? Number.NaN : Number(match[1]) * unit;
+  // Of a unit a fraction may be given, as `formatBytes` prints it; of a byte it may not.
+  const bytes = unit === 1 ? exact : Math.round(exact);
   if (!Number.isSafeInteger(bytes)) {
     throw new SpillwayError(
       'BYTE_SIZE_INVALID',

@@ -59,10 +59,13 @@ export class UpdateSweep {
    * @throws the first failure; WEIGHTS_UNCHANGED when `assertChange` was set and no weight moved
    */
   async settle(settings: UpdateSettings): Promise<void> {
-    const results = await Promise.allSettled(this.#fences.values());
+    const started = [...this.#fences];
+    const results = await Promise.allSettled(started.map(([, running]) => running));
+    for (const [group, running] of started) {
+      if (this.#fences.get(group) === running) this.#fences.delete(group);
+    }
     const failed = results.find((result) => result.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
-    this.#fences.clear();
     if (settings.assertChange && this.#changedCount === 0) {
       throw new SpillwayError(
         'WEIGHTS_UNCHANGED',

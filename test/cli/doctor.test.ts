@@ -47,7 +47,7 @@ it('has the same keys without the addon, and says what that costs', async () => 
   const report = JSON.parse(result.stdout) as DoctorReport;
   expect(keysOf(report)).toEqual(keysOf(runDoctor([folder])));
   const costs = Object.fromEntries(report.checks.map((check) => [check.name, check.cost]));
-  expect(costs['addon']).toContain('0.12 of memory bandwidth');
+  expect(costs['addon']).toContain('1/25 of its speed');
   for (const name of ['cpu', 'io_uring', 'nvme_path']) expect(costs[name]).toBeTypeOf('string');
 });
 

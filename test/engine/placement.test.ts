@@ -62,7 +62,7 @@ async function run(
 
 /** A method before it is replaced, to be called with its `this`. */
 function originalOf<T, K extends keyof T>(prototype: T, name: K): T[K] {
-  return Reflect.get(prototype as object, name) as T[K];
+  return prototype[name];
 }
 
 function expectSameBits(actual: RunRecord, expected: RunRecord): void {

@@ -17,14 +17,14 @@ export interface FailedRequest {
   readonly length: number;
 }
 
-/** Disk space or quota is exhausted. */
-const FULL_ERRNOS: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
+/** Disk space, quota or the largest file size is exhausted. */
+const FULL_ERRNOS: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 
 /**
  * The error for a request that ended with an errno.
  *
  * @param errno a number (either sign) or a name such as `EIO`
- * @returns NVME_FULL for ENOSPC and EDQUOT, else IO_ERROR
+ * @returns NVME_FULL for ENOSPC, EDQUOT and EFBIG, else IO_ERROR
  */
 export function errnoFailure(
   request: FailedRequest,

@@ -38,7 +38,7 @@ export function checkAddon(): Check {
     summary: loaded ? `loaded from ${status.path}` : `${status.kind}: ${status.reason}`,
     cost: loaded
       ? null
-      : 'AdamW runs at 0.12 of memory bandwidth; no io_uring, O_DIRECT or huge pages; run "npm run build:native"',
+      : 'AdamW runs at about 1/25 of its speed; no io_uring, O_DIRECT or huge pages; run "npm run build:native"',
     facts: {
       status: status.kind,
       path: loaded ? status.path : null,
@@ -59,7 +59,7 @@ export function checkCpu(): Check {
       : `${best} kernels are there but SPILLWAY_ISA forces ${running}`
     : running === 'portable'
       ? 'kernels are scalar; AVX2, AVX-512 or NEON kernels keep pace with memory'
-      : 'kernels are TypeScript: AdamW at 0.12 of memory bandwidth, same bits';
+      : 'kernels are TypeScript: AdamW at about 1/25 of its speed, same bits';
   const cores = cpus();
   return {
     name: 'cpu',
