@@ -8,6 +8,7 @@
 #include "adamw.h"
 #include "casts.h"
 #include "crc32c.h"
+#include "device-runtime.h"
 #include "file-lock.h"
 #include "grad-norm.h"
 #include "isa.h"
@@ -47,5 +48,6 @@ NAPI_MODULE_INIT() {
   spillway::registerSyncRing(env, exports);
   spillway::registerSlab(env, exports);
   spillway::registerKernelExports(env, exports);
+  spillway::registerDeviceRuntime(env, exports);
   return exports;
 }

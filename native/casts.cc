@@ -54,11 +54,16 @@ SPILLWAY_BODY void f32ToF16Body(const uint32_t* __restrict source, uint16_t* __r
   }
 }
 
+}  // namespace
+
 SPILLWAY_VERSIONS(bf16ToF32, (const uint16_t* source, uint32_t* target, size_t length),
                   (source, target, length))
-SPILLWAY_VERSIONS(f32ToBf16, (const uint32_t* source, uint16_t* target, size_t length),
-                  (source, target, length))
 SPILLWAY_VERSIONS(f16ToF32, (const uint16_t* source, uint32_t* target, size_t length),
+                  (source, target, length))
+
+namespace {
+
+SPILLWAY_VERSIONS(f32ToBf16, (const uint32_t* source, uint16_t* target, size_t length),
                   (source, target, length))
 SPILLWAY_VERSIONS(f32ToF16, (const uint32_t* source, uint16_t* target, size_t length),
                   (source, target, length))

@@ -28,8 +28,9 @@ export const CONFIG_KEYS = {
     meaning: 'Element type of the weights that compute reads; the master weights are float32.',
     source: 'Hugging Face',
   }),
-  device: choiceKey(['cpu', 'native', 'webgpu', 'tensorflow'], 'cpu', {
-    meaning: 'Device that computes; one that is not there is refused as DEVICE_UNAVAILABLE.',
+  device: choiceKey(['auto', 'native', 'cpu', 'webgpu', 'tensorflow'], 'auto', {
+    meaning:
+      'Device that computes; one that is not there is refused as DEVICE_UNAVAILABLE. auto: native where the addon loads, else cpu.',
     source: 'Spillway',
   }),
   device_memory: bytesKey({

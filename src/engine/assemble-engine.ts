@@ -16,7 +16,7 @@ import { ShardDirectory, directoryRecords } from '../../tiers/nvme/directory.js'
 import { NvmeVolume } from '../../tiers/nvme/volume.js';
 import { TierManager } from '../../tiers/tier-manager.js';
 import { resolveBudgets } from '../config/resolve-budgets.js';
-import type { Model } from '../model/block.js';
+import type { MicroBatch, Model } from '../model/block.js';
 import { modelFingerprint } from '../model/model-fingerprint.js';
 import { ADAMW_DEFAULTS, type AdamwOptions } from '../optim/adamw-options.js';
 import { OptimizerPool } from '../optim/optimizer-pool.js';
@@ -25,6 +25,7 @@ import { planMemory } from '../plan/memory-plan.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
 import { ActivationStore } from './activation-store.js';
+import { checkOptions } from './check-options.js';
 import type { EngineOptions } from './engine-options.js';
 import { GradientWriter } from './gradient-writer.js';
 import { ParameterLoader } from './parameter-loader.js';
@@ -55,6 +56,8 @@ export interface EngineParts {
   readonly learningRate: number;
   readonly maxGradNorm: number;
   readonly microBatchCount: number;
+  /** The largest shapes that memory is planned for. */
+  readonly exampleBatch: MicroBatch;
   readonly budgets: Readonly<Record<Tier, number>>;
   /** Frees everything, newest first. */
   readonly owned: Release[];
@@ -184,12 +187,13 @@ export async function assembleEngine(
   options: EngineOptions,
   owned: Release[],
 ): Promise<EngineParts> {
+  checkOptions(options);
   const { model } = options;
   const logger = options.logger ?? silentLogger;
   const dtype: ComputeDtype = options.dtype ?? 'float32';
   const budgets = budgetsOf(options);
   const layout = layoutParameters(model.blocks, options.subGroupSize ?? DEFAULTS.subGroupSize);
-  const device = await createDevice(options.device ?? 'cpu', { budgetBytes: budgets.device });
+  const device = await createDevice(options.device ?? 'auto', { budgetBytes: budgets.device });
   owned.push(() => device.dispose());
   const { plan, slotBytes, staging } = planFor(options, device, layout, budgets);
   device.ledger.resetPeak();
@@ -255,6 +259,7 @@ export async function assembleEngine(
     learningRate: optimizer.learningRate ?? DEFAULTS.learningRate,
     maxGradNorm: optimizer.maxGradNorm ?? DEFAULTS.maxGradNorm,
     microBatchCount,
+    exampleBatch: options.exampleBatch,
     budgets,
     owned,
   };

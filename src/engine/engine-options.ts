@@ -25,7 +25,7 @@ export interface EngineOptions {
   readonly model: Model;
   /** A micro-batch of the largest shapes that will be used; its values do not matter. */
   readonly exampleBatch: MicroBatch;
-  /** Name of the device. Default `cpu`. */
+  /** Name of the device. Default `auto`: `native` where the addon loads, else `cpu`. */
   readonly device?: string;
   /** Budgets in bytes or as text such as `8GiB`. Defaults: docs/CONFIG.md. */
   readonly deviceMemory?: number | string;

@@ -61,7 +61,7 @@ const TABLE: Record<
     fallback: 'float32',
     bad: 'float16',
   },
-  device: { text: 'native', get: (c) => c.device, value: 'native', fallback: 'cpu', bad: 'gpu' },
+  device: { text: 'native', get: (c) => c.device, value: 'native', fallback: 'auto', bad: 'gpu' },
   device_memory: {
     text: '64MiB',
     get: (c) => c.deviceMemory,

@@ -13,9 +13,12 @@ export class ByteLedger implements DeviceLedger {
   #peakBytes = 0;
   #liveCount = 0;
   #measuring = false;
+  readonly #largestRange: (() => number) | undefined;
 
-  constructor(budgetBytes: number) {
+  /** @param largestRange longest free range of the device's address space, where it has one */
+  constructor(budgetBytes: number, largestRange?: () => number) {
     this.budgetBytes = budgetBytes;
+    this.#largestRange = largestRange;
   }
 
   get liveBytes(): number {
@@ -41,12 +44,23 @@ export class ByteLedger implements DeviceLedger {
       throw new SpillwayError(
         'DEVICE_OUT_OF_MEMORY',
         `device memory is full at ${label}; raise device_memory or lower the batch or max_length`,
-        { neededBytes: bytes, freeBytes, budgetBytes: this.budgetBytes },
+        { neededBytes: bytes, ...this.facts() },
       );
     }
     this.#liveBytes += bytes;
     this.#liveCount += 1;
     this.#peakBytes = Math.max(this.#peakBytes, this.#liveBytes);
+  }
+
+  /** The numbers of a refusal. */
+  facts(): Record<string, number> {
+    const freeBytes = Math.max(0, this.budgetBytes - this.#liveBytes);
+    const largest = this.#largestRange?.();
+    return {
+      freeBytes,
+      ...(largest === undefined ? {} : { largestFreeBytes: Math.min(freeBytes, largest) }),
+      budgetBytes: this.budgetBytes,
+    };
   }
 
   /** Gives back what one `charge` took. */

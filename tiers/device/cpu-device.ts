@@ -31,6 +31,7 @@ import { CpuUpload } from './cpu-upload.js';
 import { DataAccount } from './data-account.js';
 import type { Device, DeviceCapabilities, TensorUpload } from './device.js';
 import { ensureGradients } from './gradients.js';
+import { refusePromise } from './refuse-promise.js';
 import { SharedArena } from './shared-arena.js';
 
 /** Options of a device. */
@@ -187,14 +188,4 @@ function assertSize(length: number, shape: readonly number[]): void {
     length,
     shape: `[${shape.join(', ')}]`,
   });
-}
-
-function refusePromise<T>(result: T): T {
-  if (!(result instanceof Promise)) return result;
-  // Its outcome has no other listener.
-  result.catch(() => undefined);
-  throw new SpillwayError(
-    'BLOCK_INVALID',
-    'code that runs on a device returned a promise; it must be synchronous',
-  );
 }

@@ -2,26 +2,48 @@
  * @file Makes a device by the name that configurations use.
  */
 import { SpillwayError } from '../../core/errors.js';
+import { native, nativeStatus } from '../native/binding.js';
 import { CpuDevice, type DeviceOptions } from './cpu-device.js';
 import type { Device } from './device.js';
+import { NativeDevice } from './native/native-device.js';
 
-/** Devices that this version makes. */
-export const AVAILABLE_DEVICES: readonly string[] = ['cpu'];
+/** Devices that this version makes, best first; `native` needs the addon. */
+const DEVICES: readonly string[] = ['native', 'cpu'];
 
 /** Devices that the design foresees and this version does not make. */
-const PLANNED_DEVICES: readonly string[] = ['native', 'webgpu', 'tensorflow', 'meta'];
+const PLANNED_DEVICES: readonly string[] = ['webgpu', 'tensorflow', 'meta'];
 
 /**
- * The device `name` with a budget in bytes. The caller disposes it.
+ * Devices that this process can make, best first; the first is what `auto` stands for.
  *
- * @throws DEVICE_UNAVAILABLE with the names that are available
+ * @throws as `native()` of the binding does
+ */
+export function availableDevices(): readonly string[] {
+  return DEVICES.filter((name) => name !== 'native' || native() !== undefined);
+}
+
+/**
+ * The device `name` with a budget in bytes; `auto` is the best that is available. The caller
+ * disposes it.
+ *
+ * @throws DEVICE_UNAVAILABLE with the names that are available; CONFIG_INVALID when SPILLWAY_THREADS
+ *   is no number of threads
  */
 export async function createDevice(name: string, options: DeviceOptions): Promise<Device> {
-  if (name === 'cpu') return CpuDevice.create(options);
-  const what = PLANNED_DEVICES.includes(name)
-    ? `the ${name} device is not part of this version`
-    : `there is no device called "${name}"`;
-  throw new SpillwayError('DEVICE_UNAVAILABLE', `${what}; use one of the available`, {
-    available: AVAILABLE_DEVICES,
+  const available = availableDevices();
+  const chosen = name === 'auto' ? available[0] : name;
+  if (chosen === 'cpu') return CpuDevice.create(options);
+  if (chosen === 'native' && available.includes('native')) return NativeDevice.create(options);
+  throw new SpillwayError('DEVICE_UNAVAILABLE', `${whyNot(name)}; use one of the available`, {
+    available,
   });
+}
+
+function whyNot(name: string): string {
+  if (name === 'native') {
+    const status = nativeStatus();
+    return `the native device needs the C++ addon (${'reason' in status ? status.reason : status.kind})`;
+  }
+  if (PLANNED_DEVICES.includes(name)) return `the ${name} device is not part of this version`;
+  return `there is no device called "${name}"`;
 }

@@ -59,6 +59,9 @@ export interface Device {
   /** Device memory that the CPU addresses (for states homed on the device), or undefined. It is
    * charged to the same budget. */
   readonly arena: MemoryArena | undefined;
+  /** Calls of kernels that ran in JavaScript because the device has none, by name; absent on devices
+   * without such a fallback. */
+  readonly fallbackCounts?: ReadonlyMap<string, number>;
   /** Bytes copied from and to host memory by `beginUpload`, `upload` and `download`. */
   readonly uploadedBytes: number;
   readonly downloadedBytes: number;

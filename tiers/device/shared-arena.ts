@@ -18,9 +18,12 @@ import { processOutOfMemory } from './data-account.js';
 export class SharedArena implements MemoryArena {
   readonly #ledger: ByteLedger;
   readonly #pool: HostPool;
+  readonly #beforeRelease: (() => void) | undefined;
 
-  constructor(ledger: ByteLedger) {
+  /** @param beforeRelease called before a lease's bytes may become another's */
+  constructor(ledger: ByteLedger, beforeRelease?: () => void) {
     this.#ledger = ledger;
+    this.#beforeRelease = beforeRelease;
     this.#pool = HostPool.create({ budgetBytes: ledger.budgetBytes, label: 'device' });
   }
 
@@ -58,6 +61,7 @@ export class SharedArena implements MemoryArena {
       dispose: () => {
         if (!live) return;
         live = false;
+        this.#beforeRelease?.();
         lease.dispose();
         this.#ledger.release(chargedBytes);
       },

@@ -100,6 +100,52 @@ export interface NativeAddon extends Omit<Kernels, 'adamw' | 'adamwSplit'> {
    * count from the first byte of `base`. Serialised within the process.
    */
   runKernelNow(id: number, base: Uint8Array, args: Float64Array, threads: number): void;
+
+  /**
+   * The native device's arena and queues (native/device-runtime.cc). Queues are numbered compute 0,
+   * upload 1, download 2; commands of each are numbered from 1. Launches read their arguments from
+   * `args`. `onSignal()` follows a watched completion. @throws RangeError when the arena is refused
+   */
+  runtimeCreate(
+    arenaBytes: number,
+    args: Float64Array,
+    threads: number,
+    onSignal: () => void,
+  ): RuntimeHandle;
+  /** Address of the arena's first byte, a multiple of 2 MiB. */
+  runtimeBase(handle: RuntimeHandle): number;
+  /** A kernel on the compute queue; its offsets are addresses. Blocks while the queue is full. */
+  runtimeLaunch(handle: RuntimeHandle, kernelId: number, argCount: number): void;
+  /** `queue` goes on once `other` has completed `sequence` commands. */
+  runtimeWait(handle: RuntimeHandle, queue: number, other: number, sequence: number): void;
+  /** Copies `bytes` before it returns, and the copy to the address `target` on the compute queue. */
+  runtimeWrite(handle: RuntimeHandle, target: number, bytes: Uint8Array): void;
+  /** Copies (0) or widens bfloat16 (1) or float16 (2), on the upload queue. `source` stays alive. */
+  runtimeUpload(handle: RuntimeHandle, target: number, source: Uint8Array, type: 0 | 1 | 2): void;
+  /** Copies from the address `source`, on the download queue. `target` stays alive. */
+  runtimeDownload(handle: RuntimeHandle, source: number, target: Uint8Array): void;
+  /** Gives whole pages of the arena back to the system, on the compute queue. */
+  runtimeDiscard(handle: RuntimeHandle, target: number, byteLength: number): void;
+  /** Number of commands that `queue` has completed. */
+  runtimeCompleted(handle: RuntimeHandle, queue: number): number;
+  /**
+   * Asks for one `onSignal()` once `queue` has completed `sequence` commands, instead of what was
+   * asked before. Returns the number completed; the signal may not come when that is enough.
+   */
+  runtimeWatch(handle: RuntimeHandle, queue: number, sequence: number): number;
+  /** Sleeps until `queue` has completed `sequence` commands. */
+  runtimeBlock(handle: RuntimeHandle, queue: number, sequence: number): void;
+  /** Copies from the address `source`, at once. */
+  runtimeRead(handle: RuntimeHandle, source: number, target: Uint8Array): void;
+  /** Whether the process waits for an `onSignal()`. */
+  runtimeKeepAlive(handle: RuntimeHandle, keep: boolean): void;
+  /** Joins the threads, frees the arena; what has not begun is forgotten. Idempotent. */
+  runtimeClose(handle: RuntimeHandle): void;
+}
+
+/** Opaque. */
+export interface RuntimeHandle {
+  readonly runtime: unique symbol;
 }
 
 /** Opaque. */

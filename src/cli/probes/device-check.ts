@@ -1,19 +1,20 @@
 /**
  * @file Which compute devices a run can ask for.
  */
-import { AVAILABLE_DEVICES } from '../../../tiers/device/create-device.js';
+import { availableDevices } from '../../../tiers/device/create-device.js';
 import { CONFIG_KEYS } from '../../config/schema.js';
 import type { Check } from './check.js';
 
 export function checkDevices(): Check {
-  const known = CONFIG_KEYS.device.type.split(' | ');
-  const missing = known.filter((name) => !AVAILABLE_DEVICES.includes(name));
-  const onlyCpu = AVAILABLE_DEVICES.every((name) => name === 'cpu');
+  const available = availableDevices();
+  const known = CONFIG_KEYS.device.type.split(' | ').filter((name) => name !== 'auto');
+  const missing = known.filter((name) => !available.includes(name));
+  const onlyCpu = available.every((name) => name === 'cpu');
   return {
     name: 'devices',
     ok: !onlyCpu,
-    summary: `${AVAILABLE_DEVICES.join(', ')}; not here: ${missing.join(', ') || 'none'}`,
+    summary: `${available.join(', ')}; not here: ${missing.join(', ') || 'none'}`,
     cost: onlyCpu ? "products run in tfjs's plain JavaScript, at about 1 GFLOP/s" : null,
-    facts: { available: [...AVAILABLE_DEVICES], unavailable: missing },
+    facts: { available: [...available], unavailable: missing },
   };
 }

@@ -1,54 +1,56 @@
 /**
- * @file The tfjs backend `native`: tensors in one arena, kernels in C++.
+ * @file The tfjs backend `native`: tensors in one arena, kernels in C++ that run behind.
  *
- * A tensor's entry (tfjs calls its key a data id) refers to a storage: a range of the arena, counted
- * by the entries over it. `alias` gives an entry more names or a storage more entries; nothing is
- * copied. A range is given back when its last entry goes.
+ * A tensor's entry (tfjs calls its key a data id) refers to a storage, counted by the entries over
+ * it. `alias` gives an entry another name, or a storage another entry; nothing is copied. Launching
+ * returns at once; `readSync` sleeps until the compute queue has caught up, `read` resolves when
+ * the download queue has copied.
+ *
+ * Several backends may live side by side, one per device; tfjs asks a tensor's own backend, and
+ * moves a tensor that a kernel of another backend reads.
+ *
+ * Owns the arena's entries and, through the arena, the queues.
  */
 import * as tf from '@tensorflow/tfjs-core';
-import type { BackendValues, DataType, TensorInfo } from '@tensorflow/tfjs-core';
-import { alignUp } from '../../../core/bytes.js';
+import type { BackendTimingInfo, BackendValues, DataType, TensorInfo } from '@tensorflow/tfjs-core';
 import { assert, SpillwayError } from '../../../core/errors.js';
-import { RangeAllocator } from '../../host/range-allocator.js';
-import { createSlab } from '../../host/slab.js';
-import { native } from '../../native/binding.js';
-import { dtypeBytes, nativeDtype, type NativeDtype } from './native-dtype.js';
-
-/** Every tensor starts at a multiple of it, and is charged in multiples of it. */
-export const TENSOR_ALIGNMENT = 64;
-
-interface Storage {
-  readonly offset: number;
-  holders: number;
-}
+import { COMPUTE, DOWNLOAD, UPLOAD, type CommandQueues } from './command-queues.js';
+import { deviceThreads } from './device-threads.js';
+import { dtypeBytes, nativeArray, nativeDtype } from './native-dtype.js';
+import type { NativeArray, NativeDtype } from './native-dtype.js';
+import { TensorArena, type TensorStorage } from './tensor-arena.js';
 
 interface Entry {
-  readonly storage: Storage;
-  /** Of the entry's first byte, in the arena. */
-  readonly offset: number;
+  readonly storage: TensorStorage;
+  /** Of its first element. */
+  readonly address: number;
   readonly length: number;
   readonly dtype: NativeDtype;
+  /** tfjs's count of tensors and kernels that use the entry. */
   refCount: number;
 }
 
 /** Options of a backend. */
 export interface NativeBackendOptions {
+  /** Most bytes that tensors may hold together. */
   readonly budgetBytes: number;
-  readonly threads: number;
+  /** Threads that kernels run on; default `deviceThreads()`. */
+  readonly threads?: number;
 }
 
 export class NativeBackend extends tf.KernelBackend {
-  readonly threads: number;
-  readonly #arena: Uint8Array<SharedArrayBuffer>;
-  readonly #allocator: RangeAllocator;
+  readonly arena: TensorArena;
+  readonly queues: CommandQueues;
+  /** Calls of kernels that ran in JavaScript because the addon has none, by name. */
+  readonly fallbackCounts = new Map<string, number>();
   readonly #entries = new Map<object, Entry>();
+  #disposed = false;
 
+  /** @throws DEVICE_UNAVAILABLE without the addon; CONFIG_INVALID for a wrong SPILLWAY_THREADS */
   constructor(options: NativeBackendOptions) {
     super();
-    this.threads = options.threads;
-    const bytes = alignUp(options.budgetBytes, TENSOR_ALIGNMENT);
-    this.#arena = createSlab(bytes).bytes;
-    this.#allocator = new RangeAllocator(bytes, TENSOR_ALIGNMENT);
+    this.arena = TensorArena.create(options.budgetBytes, options.threads ?? deviceThreads());
+    this.queues = this.arena.queues;
   }
 
   /**
@@ -63,19 +65,22 @@ export class NativeBackend extends tf.KernelBackend {
     return { dataId, shape: [...shape], dtype: type };
   }
 
-  /** Where the tensor's first element lies, for a kernel's arguments. Ask anew for each launch. */
-  offsetOf(tensor: TensorInfo): number {
-    return this.#entry(tensor.dataId).offset;
-  }
-
-  /** Appends a kernel to the compute queue. */
-  launch(kernelId: number, args: readonly number[]): void {
-    native()!.runKernelNow(kernelId, this.#arena, Float64Array.from(args), this.threads);
-  }
-
   /**
-   * A new tensor of `shape` over the memory of `x`, from element `elementOffset` on.
+   * Where the tensor's first element lies, for an argument of the next launch. Ask again for each
+   * launch: asking is what puts the launch behind the tensor's upload.
    */
+  offsetOf(tensor: TensorInfo): number {
+    const { storage, address } = this.#entry(tensor.dataId);
+    this.arena.useInKernel(storage);
+    return address;
+  }
+
+  /** Appends a kernel to the compute queue; it returns before the kernel runs. */
+  launch(kernelId: number, args: readonly number[]): void {
+    this.queues.launch(kernelId, args);
+  }
+
+  /** A new tensor of `shape` over the memory of `x`, from element `elementOffset` on. */
   alias(x: TensorInfo, shape: readonly number[], elementOffset = 0): TensorInfo {
     const entry = this.#entry(x.dataId);
     const length = tf.util.sizeFromShape([...shape]);
@@ -85,25 +90,47 @@ export class NativeBackend extends tf.KernelBackend {
       return { dataId: x.dataId, shape: [...shape], dtype: entry.dtype };
     }
     const { storage, dtype } = entry;
-    const dataId = {};
     storage.holders += 1;
-    const offset = entry.offset + elementOffset * dtypeBytes(dtype);
-    this.#entries.set(dataId, { storage, offset, length, dtype, refCount: 1 });
+    const address = entry.address + elementOffset * dtypeBytes(dtype);
+    const dataId = this.#insert({ storage, address, length, dtype, refCount: 1 });
     return { dataId, shape: [...shape], dtype };
   }
 
   /**
    * Runs `body` with the offset of `byteLength` bytes for intermediate results of the kernels that
-   * it launches; charged like a tensor while it runs.
+   * it launches; charged like a tensor while `body` runs.
    *
    * @throws DEVICE_OUT_OF_MEMORY
    */
   withScratch<T>(byteLength: number, body: (offset: number) => T): T {
-    const offset = this.#allocate(byteLength);
+    const storage = this.arena.allocate(byteLength, COMPUTE, 'scratch of a kernel');
     try {
-      return body(offset);
+      return body(storage.address);
     } finally {
-      this.#allocator.release(offset);
+      this.arena.release(storage);
+    }
+  }
+
+  /** A data id over `storage`, of which the caller hands over its holder. */
+  adopt(storage: TensorStorage, length: number, dtype: NativeDtype): object {
+    return this.#insert({ storage, address: storage.address, length, dtype, refCount: 1 });
+  }
+
+  /** Copies `target.length` elements, from element `offset` of a tensor's entry on. */
+  download(dataId: object, offset: number, target: NativeArray): Promise<void> {
+    const { storage, address } = this.#entry(dataId);
+    this.arena.useInDownload(storage);
+    const bytes = bytesOf(target);
+    const done = this.queues.download(address + offset * target.BYTES_PER_ELEMENT, bytes);
+    storage.downloadSequence = this.queues.submitted(DOWNLOAD);
+    return done;
+  }
+
+  /** Frees entries that no tensor refers to: what a kernel that failed had made for itself. */
+  freeOrphans(): void {
+    const { state } = tf.engine() as unknown as { state: { tensorInfo: WeakMap<object, unknown> } };
+    for (const dataId of [...this.#entries.keys()]) {
+      if (!state.tensorInfo.has(dataId)) this.disposeData(dataId, true);
     }
   }
 
@@ -113,6 +140,7 @@ export class NativeBackend extends tf.KernelBackend {
     return dataId;
   }
 
+  /** Called by tfjs with the values of a tensor that lived on another backend, too. */
   override move(
     dataId: object,
     values: BackendValues,
@@ -121,18 +149,26 @@ export class NativeBackend extends tf.KernelBackend {
     refCount: number,
   ): void {
     const type = nativeDtype(dtype);
-    const length = tf.util.sizeFromShape(shape);
-    const entry = this.#create(dataId, length, type, refCount);
-    const target = this.#view(entry);
-    target.set(values as ArrayLike<number>);
+    const entry = this.#create(dataId, tf.util.sizeFromShape(shape), type, refCount);
+    const typed = typedValues(type, values as NativeArray);
+    assert(typed.length === entry.length, 'the values fill the shape', { length: typed.length });
+    if (typed.length > 0) this.queues.write(entry.address, bytesOf(typed));
   }
 
-  override readSync(dataId: object): BackendValues {
-    return this.#view(this.#entry(dataId)).slice();
+  override readSync(dataId: object): NativeArray {
+    const { storage, address, length, dtype } = this.#entry(dataId);
+    if (storage.isComputed) this.queues.block(COMPUTE);
+    if (storage.uploadSequence > 0) this.queues.block(UPLOAD);
+    const target = nativeArray(dtype, length);
+    this.queues.read(address, bytesOf(target));
+    return target;
   }
 
-  override async read(dataId: object): Promise<BackendValues> {
-    return this.readSync(dataId);
+  override async read(dataId: object): Promise<NativeArray> {
+    const { length, dtype } = this.#entry(dataId);
+    const target = nativeArray(dtype, length);
+    await this.download(dataId, 0, target);
+    return target;
   }
 
   override disposeData(dataId: object, force = false): boolean {
@@ -141,8 +177,7 @@ export class NativeBackend extends tf.KernelBackend {
     entry.refCount -= 1;
     if (!force && entry.refCount > 0) return false;
     this.#entries.delete(dataId);
-    entry.storage.holders -= 1;
-    if (entry.storage.holders === 0) this.#allocator.release(entry.storage.offset);
+    this.arena.release(entry.storage);
     return true;
   }
 
@@ -170,39 +205,76 @@ export class NativeBackend extends tf.KernelBackend {
     return 1e-7;
   }
 
+  override timerAvailable(): boolean {
+    return true;
+  }
+
+  /** Time of `body` until the kernels that it launched have run. */
+  override async time(body: () => void): Promise<BackendTimingInfo> {
+    await this.queues.drain();
+    const start = performance.now();
+    body();
+    await this.queues.done(COMPUTE, this.queues.submitted(COMPUTE));
+    return { kernelMs: performance.now() - start };
+  }
+
+  /** Waits for everything submitted, then lets threads and memory go. Idempotent. */
+  async close(): Promise<void> {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    for (const dataId of [...this.#entries.keys()]) this.disposeData(dataId, true);
+    await this.queues.close();
+  }
+
+  /** tfjs's, synchronous: sleeps until everything submitted has run. */
+  override dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    for (const dataId of [...this.#entries.keys()]) this.disposeData(dataId, true);
+    this.queues.closeNow();
+  }
+
   #create(dataId: object, length: number, dtype: NativeDtype, refCount: number): Entry {
-    const offset = this.#allocate(length * dtypeBytes(dtype));
-    const entry = { storage: { offset, holders: 1 }, offset, length, dtype, refCount };
+    this.#assertOpen();
+    const byteLength = length * dtypeBytes(dtype);
+    const storage = this.arena.allocate(byteLength, COMPUTE, `a ${dtype} tensor`);
+    const entry = { storage, address: storage.address, length, dtype, refCount };
     this.#entries.set(dataId, entry);
     return entry;
   }
 
-  #allocate(byteLength: number): number {
-    const bytes = alignUp(Math.max(1, byteLength), TENSOR_ALIGNMENT);
-    const offset = this.#allocator.allocate(bytes);
-    if (offset !== undefined) return offset;
-    throw new SpillwayError('DEVICE_OUT_OF_MEMORY', 'device memory is full; raise device_memory', {
-      neededBytes: bytes,
-      largestFreeBytes: this.#allocator.largestFreeBytes,
-    });
-  }
-
-  #view(entry: Entry): Float32Array | Int32Array | Uint8Array {
-    const start = this.#arena.byteOffset + entry.offset;
-    switch (entry.dtype) {
-      case 'float32':
-        return new Float32Array(this.#arena.buffer, start, entry.length);
-      case 'int32':
-        return new Int32Array(this.#arena.buffer, start, entry.length);
-      case 'bool':
-        return new Uint8Array(this.#arena.buffer, start, entry.length);
-    }
+  #insert(entry: Entry): object {
+    const dataId = {};
+    this.#entries.set(dataId, entry);
+    return dataId;
   }
 
   #entry(dataId: object): Entry {
-    if (!this.#entries.has(dataId)) tf.engine().moveData(this, dataId);
     const entry = this.#entries.get(dataId);
-    assert(entry !== undefined, 'the tensor has data');
-    return entry;
+    if (entry !== undefined) return entry;
+    this.#assertOpen();
+    // The tensor lives on another backend.
+    tf.engine().moveData(this, dataId);
+    const moved = this.#entries.get(dataId);
+    assert(moved !== undefined, 'tfjs moves the data of a live tensor');
+    return moved;
   }
+
+  #assertOpen(): void {
+    if (!this.#disposed) return;
+    throw new SpillwayError('ENGINE_CLOSED', 'the tensor belongs to a device that was disposed');
+  }
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: NativeArray): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}
+
+/** `values` in the array type that the device keeps; a copy only when they are in another. */
+function typedValues(dtype: NativeDtype, values: ArrayLike<number | boolean>): NativeArray {
+  const target = nativeArray(dtype, 0);
+  if (values instanceof target.constructor) return values as unknown as NativeArray;
+  const copy = nativeArray(dtype, values.length);
+  for (let index = 0; index < values.length; index++) copy[index] = Number(values[index]);
+  return copy;
 }

@@ -3,7 +3,8 @@
  */
 import * as tf from '@tensorflow/tfjs-core';
 import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core';
-import type { NativeBackend } from './native-backend.js';
+import { assert } from '../../../core/errors.js';
+import { NativeBackend } from './native-backend.js';
 
 /** Name under which tfjs knows the backend. */
 export const NATIVE_BACKEND_NAME = 'native';
@@ -30,7 +31,12 @@ export function registerNative(kernelName: string, kernel: NativeKernel): void {
       kernel({
         inputs: inputs as Record<string, TensorInfo>,
         attrs: attrs ?? {},
-        backend: backend as NativeBackend,
+        backend: nativeBackend(backend),
       }),
   });
+}
+
+function nativeBackend(backend: object): NativeBackend {
+  assert(backend instanceof NativeBackend, 'kernels of this backend run on it');
+  return backend;
 }

@@ -26,9 +26,9 @@ export function fillTensor(
 
 export function registerFill(): void {
   registerNative(tf.Fill, ({ attrs, backend }) => {
-    const { shape, value, dtype } = attrs as unknown as tf.FillAttrs;
-    if (typeof value === 'string') nativeDtype('string');
-    return fillTensor(backend, shape, dtype || tf.util.inferDtype(value), Number(value));
+    const { shape, value, dtype } = attrs as unknown as Partial<tf.FillAttrs>;
+    const type = nativeDtype(dtype ?? tf.util.inferDtype(value as number));
+    return fillTensor(backend, shape ?? [], type, Number(value));
   });
   registerNative(tf.OnesLike, ({ inputs, backend }) => {
     const { shape, dtype } = inputs['x']!;

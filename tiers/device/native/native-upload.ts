@@ -1,0 +1,88 @@
+/**
+ * @file A tensor of the native device under construction: pieces are decoded by the upload queue,
+ * straight into the tensor's memory.
+ */
+import type { Tensor } from '@tensorflow/tfjs-core';
+import { assert, SpillwayError } from '../../../core/errors.js';
+import { elementBytes, type ElementType } from '../../../core/types.js';
+import type { TensorUpload } from '../device.js';
+import { WrittenRanges } from '../written-ranges.js';
+import { SOURCE, UPLOAD } from './command-queues.js';
+import type { TensorArena, TensorStorage } from './tensor-arena.js';
+
+/** What an upload needs from its device. */
+export interface NativeUploadContext {
+  readonly arena: TensorArena;
+  /** A tensor over `storage`, which belongs to it from then on. */
+  makeTensor(storage: TensorStorage): Tensor;
+  countUploaded(bytes: number): void;
+}
+
+export class NativeUpload implements TensorUpload {
+  readonly #context: NativeUploadContext;
+  readonly #written = new WrittenRanges();
+  readonly #length: number;
+  /** Undefined once finished or aborted. */
+  #storage: TensorStorage | undefined;
+
+  /** @throws DEVICE_OUT_OF_MEMORY; nothing changes then */
+  constructor(context: NativeUploadContext, length: number, label: string) {
+    this.#context = context;
+    this.#length = length;
+    this.#storage = context.arena.allocate(length * 4, UPLOAD, label);
+  }
+
+  async write(offset: number, source: Uint8Array, type: ElementType): Promise<void> {
+    const storage = this.#open();
+    const kind = sourceKind(type);
+    const length = source.byteLength / elementBytes(type);
+    assert(
+      Number.isInteger(length) && offset >= 0 && offset + length <= this.#length,
+      'the elements lie inside the tensor',
+      { offset, sourceBytes: source.byteLength, tensorLength: this.#length },
+    );
+    assert(this.#written.add(offset, offset + length), 'each element is written once', {
+      offset,
+      length,
+    });
+    this.#context.countUploaded(source.byteLength);
+    if (length === 0) return;
+    const { queues } = this.#context.arena;
+    const aligned = kind === SOURCE.bytes || source.byteOffset % 2 === 0 ? source : source.slice();
+    const done = queues.upload(storage.address + offset * 4, aligned, kind);
+    storage.uploadSequence = queues.submitted(UPLOAD);
+    await done;
+  }
+
+  finish(): Tensor {
+    const storage = this.#open();
+    assert(this.#written.covers(this.#length), 'every element of the tensor has been written');
+    this.#storage = undefined;
+    return this.#context.makeTensor(storage);
+  }
+
+  abort(): void {
+    if (this.#storage === undefined) return;
+    this.#context.arena.release(this.#storage);
+    this.#storage = undefined;
+  }
+
+  #open(): TensorStorage {
+    assert(this.#storage !== undefined, 'the upload is neither finished nor aborted');
+    return this.#storage;
+  }
+}
+
+function sourceKind(type: ElementType): 0 | 1 | 2 {
+  switch (type) {
+    case 'float32':
+      return SOURCE.bytes;
+    case 'bfloat16':
+      return SOURCE.bfloat16;
+    case 'float16':
+      return SOURCE.float16;
+    case 'int32':
+    case 'uint16':
+      throw new SpillwayError('INTERNAL', `elements of type ${type} are no tensor of float32`);
+  }
+}
