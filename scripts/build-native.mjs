@@ -41,6 +41,8 @@ const COMPILE_FLAGS = [
   '-fno-trapping-math',
   '-Wall',
   '-Wextra',
+  // Vectors wider than the registers of the machine are passed between inlined functions only.
+  '-Wno-psabi',
 ];
 const LINK_FLAGS =
   process.platform === 'darwin' ? ['-undefined', 'dynamic_lookup', '-bundle'] : ['-shared'];
