@@ -136,13 +136,20 @@ describe.each([
   });
 });
 
-describe('one micro-batch per step', () => {
-  it.each(['vertical', 'horizontal'] as const)('gives the resident bits, %s', async (order) => {
-    const options = { gradientAccumulationSteps: 1, dtype: 'float32' } as const;
-    const resident = await run('gpt2-tiny', { ...RESIDENT, ...options }, 3, 1);
-    const nvme: Variant = { deviceMemory: '512KiB', hostMemory: '6MiB', microBatchOrder: order };
-    const offloaded: Variant = { ...nvme, offloadParam: 'nvme', offloadOptimizer: 'nvme' };
-    expectSameBits(await run('gpt2-tiny', { ...offloaded, ...options }, 3, 1), resident);
+describe.each(['float32', 'bfloat16'] as const)('one micro-batch per step, %s', (dtype) => {
+  it('gives the resident bits in both orders', async () => {
+    const options = { gradientAccumulationSteps: 1, dtype } as const;
+    const resident = await run('gpt2-tiny', { ...RESIDENT, ...options }, 8, 1);
+    for (const microBatchOrder of ['vertical', 'horizontal'] as const) {
+      const offloaded: Variant = {
+        offloadParam: 'nvme',
+        offloadOptimizer: 'nvme',
+        deviceMemory: '512KiB',
+        hostMemory: '6MiB',
+        microBatchOrder,
+      };
+      expectSameBits(await run('gpt2-tiny', { ...offloaded, ...options }, 8, 1), resident);
+    }
   });
 });
 
