@@ -39,17 +39,20 @@ export class ByteLedger implements DeviceLedger {
    * @throws DEVICE_OUT_OF_MEMORY with neededBytes, freeBytes and budgetBytes; nothing changes then
    */
   charge(bytes: number, label: string): void {
-    const freeBytes = this.budgetBytes - this.#liveBytes;
-    if (bytes > freeBytes && !this.#measuring) {
-      throw new SpillwayError(
-        'DEVICE_OUT_OF_MEMORY',
-        `device memory is full at ${label}; raise device_memory or lower the batch or max_length`,
-        { neededBytes: bytes, ...this.facts() },
-      );
-    }
+    this.check(bytes, label);
     this.#liveBytes += bytes;
     this.#liveCount += 1;
     this.#peakBytes = Math.max(this.#peakBytes, this.#liveBytes);
+  }
+
+  /** Throws what `charge` would throw. */
+  check(bytes: number, label: string): void {
+    if (bytes <= this.budgetBytes - this.#liveBytes || this.#measuring) return;
+    throw new SpillwayError(
+      'DEVICE_OUT_OF_MEMORY',
+      `device memory is full at ${label}; raise device_memory or lower the batch or max_length`,
+      { neededBytes: bytes, ...this.facts() },
+    );
   }
 
   /** The numbers of a refusal. */

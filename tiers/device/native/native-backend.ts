@@ -128,9 +128,9 @@ export class NativeBackend extends tf.KernelBackend {
 
   /** Frees entries that no tensor refers to: what a kernel that failed had made for itself. */
   freeOrphans(): void {
-    const { state } = tf.engine() as unknown as { state: { tensorInfo: WeakMap<object, unknown> } };
+    const { tensorInfo } = engineState();
     for (const dataId of [...this.#entries.keys()]) {
-      if (!state.tensorInfo.has(dataId)) this.disposeData(dataId, true);
+      if (!tensorInfo.has(dataId)) this.disposeData(dataId, true);
     }
   }
 
@@ -209,13 +209,13 @@ export class NativeBackend extends tf.KernelBackend {
     return true;
   }
 
-  /** Time of `body` until the kernels that it launched have run. */
-  override async time(body: () => void): Promise<BackendTimingInfo> {
-    await this.queues.drain();
+  /** Time of `body`, which runs at once, until the kernels that it launched have run. */
+  override time(body: () => void): Promise<BackendTimingInfo> {
+    this.queues.block(COMPUTE);
     const start = performance.now();
     body();
-    await this.queues.done(COMPUTE, this.queues.submitted(COMPUTE));
-    return { kernelMs: performance.now() - start };
+    const done = this.queues.done(COMPUTE, this.queues.submitted(COMPUTE));
+    return done.then(() => ({ kernelMs: performance.now() - start }));
   }
 
   /** Waits for everything submitted, then lets threads and memory go. Idempotent. */
@@ -253,17 +253,27 @@ export class NativeBackend extends tf.KernelBackend {
     const entry = this.#entries.get(dataId);
     if (entry !== undefined) return entry;
     this.#assertOpen();
-    // The tensor lives on another backend.
+    // The tensor lives on another backend. tfjs frees it there before it calls `move`, which
+    // therefore must not fail.
+    const info = engineState().tensorInfo.get(dataId);
+    assert(info !== undefined, 'the tensor is alive');
+    const bytes = tf.util.sizeFromShape(info.shape) * dtypeBytes(nativeDtype(info.dtype));
+    this.arena.check(bytes, `a ${info.dtype} tensor of another backend`);
     tf.engine().moveData(this, dataId);
-    const moved = this.#entries.get(dataId);
-    assert(moved !== undefined, 'tfjs moves the data of a live tensor');
-    return moved;
+    return this.#entries.get(dataId)!;
   }
 
   #assertOpen(): void {
     if (!this.#disposed) return;
     throw new SpillwayError('ENGINE_CLOSED', 'the tensor belongs to a device that was disposed');
   }
+}
+
+/** tfjs's table of the data that tensors refer to; private in its typings, there in 4.22.0. */
+function engineState(): {
+  readonly tensorInfo: WeakMap<object, { readonly shape: number[]; readonly dtype: string }>;
+} {
+  return (tf.engine() as unknown as { state: ReturnType<typeof engineState> }).state;
 }
 
 function bytesOf({ buffer, byteOffset, byteLength }: NativeArray): Uint8Array {

@@ -119,6 +119,11 @@ export class TensorArena {
     return makeStorage(this.#queues.baseAddress + relative, chargedBytes, queue === COMPUTE);
   }
 
+  /** Throws what `allocate` of so many bytes would throw for the budget. */
+  check(byteLength: number, label: string): void {
+    this.ledger.check(alignUp(byteLength, TENSOR_ALIGNMENT), label);
+  }
+
   /** The memory of someone else, at `address`; never charged nor freed. */
   borrow(address: number): TensorStorage {
     return makeStorage(address, undefined, false);
