@@ -13,8 +13,10 @@ import type { Link, Tier } from '../../core/types.js';
 import type { MicroBatch } from '../model/block.js';
 import { clipCoefficient, gradientNorm } from '../optim/grad-norm.js';
 import type { MemoryPlan } from '../plan/placement.js';
-import type { ParameterGroup } from '../plan/parameter-layout.js';
+import type { ParamAddress, ParameterGroup } from '../plan/parameter-layout.js';
 import { assembleEngine, type EngineParts, type Release } from './assemble-engine.js';
+import { checkBatch } from './check-batch.js';
+import { checkLearningRate } from './check-options.js';
 import type { EngineOptions, StepResult } from './engine-options.js';
 import { saveParameters, type SaveOptions } from './save-parameters.js';
 import type { UpdateSettings } from './update-sweep.js';
@@ -34,10 +36,12 @@ export class Engine {
   readonly #parts: EngineParts;
   #state: State = { kind: 'open' };
   #step = 0;
-  /** Whether some step with a positive learning rate has been seen to change weights. */
-  #changeSeen = false;
+  /** Whether some step with a positive learning rate had to change weights, or has to. */
+  #changeDemanded = false;
   #committed: Promise<void> = Promise.resolve();
-  #busy = false;
+  /** The call under way; settles without an error. */
+  #running: Promise<unknown> | undefined;
+  #closing: Promise<void> | undefined;
   #lastGood = 'none saved';
 
   private constructor(parts: EngineParts) {
@@ -56,7 +60,7 @@ export class Engine {
     try {
       return new Engine(await assembleEngine(options, owned));
     } catch (error) {
-      for (const release of owned.reverse()) await release();
+      await releaseAll(owned); // The first error is the one to report.
       throw error;
     }
   }
@@ -104,39 +108,40 @@ export class Engine {
    * micro-batches, none larger than the example batch.
    *
    * @throws NON_FINITE naming step, block and the last good state (nothing of the step is
-   *   committed); ENGINE_FAILED, ENGINE_CLOSED; what moving bytes throws
+   *   committed); DATA_INVALID, DATA_EMPTY, CONFIG_INVALID; ENGINE_FAILED, ENGINE_CLOSED; what
+   *   moving bytes throws
    */
-  async step(batches: readonly MicroBatch[], options: StepOptions = {}): Promise<StepResult> {
-    this.#enter();
-    try {
-      return await this.#guard(() => this.#runStep(batches, options));
-    } finally {
-      this.#busy = false;
-    }
+  step(batches: readonly MicroBatch[], options: StepOptions = {}): Promise<StepResult> {
+    return this.#exclusive(() =>
+      this.#guard(() => this.#runStep(batches, options), `step ${this.#step + 1}`),
+    );
   }
 
   /**
    * Mean loss over micro-batches, without gradients. Waits for outstanding updates.
    *
    * @returns the loss and the number of loss terms
+   * @throws DATA_EMPTY when there are none; NON_FINITE, DATA_INVALID
    */
-  async evaluate(batches: readonly MicroBatch[]): Promise<{ loss: number; terms: number }> {
-    this.#enter();
-    try {
-      return await this.#guard(async () => {
+  evaluate(batches: readonly MicroBatch[]): Promise<{ loss: number; terms: number }> {
+    return this.#exclusive(() =>
+      this.#guard(async () => {
         await this.#committed;
         let lossSum = 0;
         let terms = 0;
         for (const batch of batches) {
+          checkBatch(batch, this.#parts.exampleBatch);
+          if (batch.weight === 0) continue;
           const part = await this.#parts.runner.evaluate(batch);
           lossSum += part.lossSum;
           terms += part.weight;
         }
+        if (terms === 0) {
+          throw new SpillwayError('DATA_EMPTY', 'there are no loss terms to evaluate');
+        }
         return { loss: lossSum / terms, terms };
-      });
-    } finally {
-      this.#busy = false;
-    }
+      }, 'an evaluation'),
+    );
   }
 
   /**
@@ -146,43 +151,47 @@ export class Engine {
    * @throws OUTPUT_FULL, PATH_UNWRITABLE, IO_ERROR; what was there before is unharmed and the
    *   engine stays usable
    */
-  async save(folder: string, options: SaveOptions = {}): Promise<void> {
-    this.#enter();
-    try {
+  save(folder: string, options: SaveOptions = {}): Promise<void> {
+    return this.#exclusive(async () => {
       await this.#guard(() => this.#committed);
       await saveParameters(this.#parts.model, this.#parts.store, folder, options);
       this.#lastGood = `step ${this.#step} in ${folder}`;
-    } finally {
-      this.#busy = false;
-    }
+    });
   }
 
-  /** The float32 master values of a parameter (bfloat16 runs included). Waits for updates. */
-  async readParameter(name: string): Promise<Float32Array> {
-    this.#enter();
-    try {
-      return await this.#guard(async () => {
+  /**
+   * The float32 master values of a parameter (bfloat16 runs included). Waits for updates.
+   *
+   * @throws USAGE_INVALID for an unknown name; the engine stays usable
+   */
+  readParameter(name: string): Promise<Float32Array> {
+    return this.#exclusive(() => {
+      this.#known(name);
+      return this.#guard(async () => {
         await this.#committed;
         return this.#parts.store.readMaster(name);
       });
-    } finally {
-      this.#busy = false;
-    }
+    });
   }
 
-  /** The gradient of the last step, before clipping. Waits for updates. */
-  async readGradient(name: string): Promise<Float32Array> {
-    this.#enter();
-    try {
-      return await this.#guard(async () => {
+  /**
+   * The gradient of the last step, before clipping. Waits for updates.
+   *
+   * @throws USAGE_INVALID for a frozen parameter or an unknown name; the engine stays usable
+   */
+  readGradient(name: string): Promise<Float32Array> {
+    return this.#exclusive(() => {
+      const { length, spec } = this.#known(name);
+      if (spec.trainable === false) {
+        throw new SpillwayError('USAGE_INVALID', `${name} is frozen; it has no gradient`);
+      }
+      return this.#guard(async () => {
         await this.#committed;
-        const target = new Float32Array(this.#parts.store.address(name).length);
+        const target = new Float32Array(length);
         await this.#parts.store.copyState(name, 'grad', 0, target);
         return target;
       });
-    } finally {
-      this.#busy = false;
-    }
+    });
   }
 
   /** Waits until every step handed in is committed. */
@@ -191,39 +200,42 @@ export class Engine {
     await this.#guard(() => this.#committed);
   }
 
-  /** Ends workers, frees memory, removes the run's NVMe files. Idempotent. */
-  async close(): Promise<void> {
-    if (this.#state.kind === 'closed') return;
+  /**
+   * Waits for the call under way and its update, ends workers, frees memory, removes the run's
+   * NVMe files. Idempotent.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     this.#state = { kind: 'closed' };
+    await this.#running;
     await this.#committed.catch(() => undefined);
-    const failures: unknown[] = [];
-    for (const release of this.#parts.owned.reverse()) {
-      try {
-        await release();
-      } catch (error) {
-        failures.push(error);
-      }
-    }
-    if (failures.length > 0) throw failures[0];
+    const [failure] = await releaseAll(this.#parts.owned);
+    if (failure !== undefined) throw failure.error;
   }
 
   async #runStep(batches: readonly MicroBatch[], options: StepOptions): Promise<StepResult> {
-    const { microBatchCount, runner, sweep, writer, adamw, layout } = this.#parts;
+    const { microBatchCount, runner, sweep, writer, adamw, layout, exampleBatch } = this.#parts;
     if (batches.length < 1 || batches.length > microBatchCount) {
       throw new SpillwayError(
         'DATA_INVALID',
         `a step takes 1 to ${microBatchCount} micro-batches; it was given ${batches.length}`,
       );
     }
+    for (const batch of batches) checkBatch(batch, exampleBatch);
     const step = this.#step + 1;
     const learningRate = options.learningRate ?? this.#parts.learningRate;
+    checkLearningRate(learningRate);
     const clips = this.#parts.maxGradNorm > 0;
     const base = {
       options: adamw,
       step,
       learningRate,
       gradScale: 1,
-      assertChange: !this.#changeSeen && learningRate > 0,
+      assertChange: !this.#changeDemanded && learningRate > 0,
     };
     const trainable = layout.groups.filter((group) => group.trainable);
     const onComplete = (groups: readonly ParameterGroup[]): void => {
@@ -237,6 +249,8 @@ export class Engine {
       ? { ...base, gradScale: clipCoefficient(gradNorm, this.#parts.maxGradNorm) }
       : base;
     if (clips) sweep.start(trainable, settings);
+    // Once is enough: where no weight changes, nothing follows.
+    if (settings.assertChange) this.#changeDemanded = true;
     const committed = this.#commit(settings);
     this.#committed = committed;
     this.#step = step;
@@ -244,36 +258,31 @@ export class Engine {
   }
 
   #commit(settings: UpdateSettings): Promise<void> {
-    const committed = this.#parts.sweep.settle(settings).then(
-      () => {
-        if (settings.assertChange) this.#changeSeen = true;
-      },
-      (error: unknown) => {
-        this.#fail(error);
-        throw error;
-      },
-    );
+    const committed = this.#parts.sweep.settle(settings).catch((error: unknown) => {
+      this.#fail(error);
+      throw error;
+    });
     committed.catch(() => undefined); // The caller, the next step or `drain` reports it.
     return committed;
   }
 
   /** Runs `body`; an error makes the engine refuse everything but `close`. */
-  async #guard<T>(body: () => Promise<T>): Promise<T> {
+  async #guard<T>(body: () => Promise<T>, where = 'this call'): Promise<T> {
     try {
       return await body();
     } catch (error) {
-      const told = this.#explain(error);
+      const told = this.#explain(error, where);
       this.#fail(told);
       throw told;
     }
   }
 
   /** Adds step and last good state to a non-finite loss or gradient. */
-  #explain(error: unknown): unknown {
+  #explain(error: unknown, where: string): unknown {
     if (!isCoded(error) || error.code !== 'NON_FINITE') return error;
     return new SpillwayError(
       'NON_FINITE',
-      `${error.message} in step ${this.#step + 1}; nothing of this step is committed, the last good state is ${this.#lastGood}`,
+      `${error.message} in ${where}; nothing of it is committed, the last good state is ${this.#lastGood}`,
       { ...error.facts, step: this.#step + 1 },
       error,
     );
@@ -298,14 +307,40 @@ export class Engine {
     }
   }
 
-  #enter(): void {
+  #known(name: string): ParamAddress {
+    const address = this.#parts.layout.params.get(name);
+    if (address !== undefined) return address;
+    throw new SpillwayError('USAGE_INVALID', `the model has no parameter ${name}; check its name`);
+  }
+
+  /** Runs `body` unless another call runs; `close` waits for it. */
+  async #exclusive<T>(body: () => Promise<T>): Promise<T> {
     this.#check();
-    if (this.#busy) {
+    if (this.#running !== undefined) {
       throw new SpillwayError(
         'ENGINE_FAILED',
         'another call on this engine is running; await it first',
       );
     }
-    this.#busy = true;
+    const result = (async () => body())();
+    this.#running = result.catch(() => undefined);
+    try {
+      return await result;
+    } finally {
+      this.#running = undefined;
+    }
   }
+}
+
+/** Frees everything, newest first, whatever fails meanwhile. @returns the failures */
+async function releaseAll(owned: readonly Release[]): Promise<{ readonly error: unknown }[]> {
+  const failures: { error: unknown }[] = [];
+  for (const release of owned.toReversed()) {
+    try {
+      await release();
+    } catch (error) {
+      failures.push({ error });
+    }
+  }
+  return failures;
 }
