@@ -10,7 +10,7 @@
  * Owns files, lock, checksum tables and the backend given to it. Does not own the directory
  * (directory.ts), nor buffers: callers pass page-aligned ones.
  */
-import { mkdir, rm, rmdir } from 'node:fs/promises';
+import { mkdir, readdir, rm, rmdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
 import { formatBytes } from '../../core/bytes.js';
@@ -216,7 +216,8 @@ export class NvmeVolume {
     for (const { file } of this.#files) await this.#backend.flush(file);
   }
 
-  /** Closes and unlocks the files; with `remove`, deletes the run's folders. Idempotent. */
+  /** Closes and unlocks the files; with `remove`, deletes what runs of this name keep in their
+   * folders, and the folders when nothing else is in there. Idempotent. */
   dispose({ remove }: { readonly remove: boolean }): Promise<void> {
     this.#disposal ??= this.#dispose(remove);
     return this.#disposal;
@@ -226,7 +227,7 @@ export class NvmeVolume {
     this.#liveBytes = 0;
     await this.#backend.dispose();
     if (!remove) return;
-    for (const { folder } of this.#files) await rm(folder, { recursive: true, force: true });
+    for (const { folder } of this.#files) await removeOwn(folder);
   }
 
   async #writeHeaders(seal: { generation: number; step: number } | undefined): Promise<void> {
@@ -312,6 +313,18 @@ async function openIn(folder: string, index: number, backend: IoBackend): Promis
   const path = join(folder, `shards-${index}.bin`);
   const created = !(await fileExists(path));
   return { file: await backend.open(path), folder, created };
+}
+
+/** Data files, their portable locks, and the shard directory. */
+const OWN_NAMES = /^(shards-\d+\.bin(\.lock)?|directory)$/;
+
+/** Removes a run's files and then its folder, unless something else is in there. */
+async function removeOwn(folder: string): Promise<void> {
+  const names = await readdir(folder).catch(() => []); // Gone: one path may be given twice.
+  for (const name of names.filter((name) => OWN_NAMES.test(name))) {
+    await rm(join(folder, name), { recursive: true, force: true });
+  }
+  await rmdir(folder).catch(() => undefined);
 }
 
 /** Removes a file and then its folder, unless something else is in there. */
