@@ -2,8 +2,8 @@
  * @file Measures what a block needs on the device by running it once on zeros, unbudgeted.
  *
  * The step's own functions run on the largest shapes; the ledger's peak gives each phase's
- * workspace exactly, for built-in and users' blocks alike. Blocks of one kind and input shape are
- * probed once. The cost is one forward and reverse pass per kind. (A device that computes shapes
+ * workspace exactly, for built-in and users' blocks alike. Blocks of one kind, input shape and
+ * set of trainable parameters are probed once. The cost is one forward and reverse pass per kind. (A device that computes shapes
  * only replaces the run later; the profile stays the same.)
  */
 import * as tf from '@tensorflow/tfjs-core';
@@ -40,7 +40,12 @@ export function probeWorkspaces(
   const profiles: BlockProfile[] = [];
   for (const [index, block] of blocks.entries()) {
     const inputShape = profiles[index - 1]?.outputShape;
-    const key = `${block.kind}/${block.kindKey}/${inputShape?.join() ?? ''}`;
+    // Blocks of one kind need other workspaces where other parameters are frozen.
+    const uses = block.uses.map((name) => {
+      const spec = layout.params.get(name)?.spec;
+      return `${spec?.shape.join('x') ?? ''}${spec?.trainable === false ? ' frozen' : ''}`;
+    });
+    const key = [block.kind, block.kindKey, inputShape?.join() ?? '', ...uses].join('/');
     let profile = known.get(key);
     if (profile === undefined) {
       profile = new Probe(device, layout, block, index, inputShape, example).run();

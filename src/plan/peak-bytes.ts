@@ -206,13 +206,13 @@ export class PeakBytes {
     const params = this.#wholeParams(decisions, block);
     const input = this.slotBytes(index);
     const held = params.loaded + profile.fieldBytes + profile.rowBytes + input;
-    const isLast = index === this.#input.blocks.length - 1;
     const forward = held + profile.forwardBytes;
     // In vertical order the sum of the micro-batches' gradients is on the device as well.
     const sums = this.slotCount > 1 ? params.grads : 0;
     const adding = this.slotCount > 1 ? 2 * params.grads + params.largest + input : 0;
-    const dy = isLast ? 0 : profile.outputBytes;
-    return Math.max(forward, held + dy + Math.max(profile.reverseBytes + sums, adding));
+    // The output's gradient; in the last block its losses, which live until they are summed.
+    const output = profile.outputBytes;
+    return Math.max(forward, held + output + Math.max(profile.reverseBytes + sums, adding));
   }
 
   #tiledTransient(decisions: Decisions, index: number): number {

@@ -1,0 +1,224 @@
+// Goal: whatever the model, the batches, the wishes and the budgets, a run is refused or gives the
+// bits of the resident run within its budgets; the budgets that a refusal names work.
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as tf from '@tensorflow/tfjs-core';
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { TIERS } from '../../core/types.js';
+import { Engine } from '../../src/engine/engine.js';
+import type { EngineOptions } from '../../src/engine/engine-options.js';
+import { buildBatch, buildModel, randomModel, type RandomModel } from './random-model.js';
+
+/** Most of the test's time; a case takes 0.3 to 1.5 s. */
+const TIME_LIMIT_MS = 15_000;
+
+/** Shares of the most micro-batches, batch size and length. */
+interface StepShape {
+  readonly count: number;
+  readonly batchSize: number;
+  readonly length: number;
+}
+
+interface Case {
+  readonly model: RandomModel;
+  readonly steps: readonly StepShape[];
+  readonly microBatches: number;
+  /** Whether each step's commit is awaited before the next step. */
+  readonly waits: boolean;
+  readonly usesNvme: boolean;
+  readonly shared: Pick<EngineOptions, 'dtype' | 'subGroupSize'> & { readonly clip: number };
+  readonly placed: Pick<EngineOptions, 'microBatchOrder' | 'optimizerWorkers'> & {
+    readonly offloadParam: 'none' | 'cpu' | 'nvme' | 'auto';
+    readonly offloadOptimizer: 'none' | 'cpu' | 'nvme' | 'auto';
+  };
+  /** Bytes above the smallest budgets. */
+  readonly slack: { readonly device: number; readonly host: number };
+}
+
+const share = fc.double({ min: 0, max: 1, noNaN: true });
+const offload = fc.constantFrom('auto', 'auto', 'cpu', 'nvme', 'none');
+const slack = (max: number) => fc.oneof(fc.constant(0), fc.integer({ min: 0, max }));
+
+const randomCase: fc.Arbitrary<Case> = fc.record({
+  model: randomModel,
+  steps: fc.array(fc.record({ count: share, batchSize: share, length: share }), {
+    minLength: 1,
+    maxLength: 3,
+  }),
+  microBatches: fc.integer({ min: 1, max: 4 }),
+  waits: fc.boolean(),
+  usesNvme: fc.boolean(),
+  shared: fc.record({
+    dtype: fc.constantFrom('float32', 'bfloat16'),
+    subGroupSize: fc.constantFrom(4096, 8192, 2 ** 24),
+    clip: fc.constantFrom(0, 0.5, 1e9),
+  }),
+  placed: fc.record({
+    microBatchOrder: fc.constantFrom('vertical', 'horizontal', 'auto'),
+    optimizerWorkers: fc.integer({ min: 1, max: 2 }),
+    offloadParam: offload,
+    offloadOptimizer: offload,
+  }),
+  slack: fc.record({ device: slack(300_000), host: slack(8 * 2 ** 20) }),
+});
+
+let nvmePath: string;
+beforeAll(() => {
+  nvmePath = mkdtempSync(join(tmpdir(), 'spillway-random-'));
+});
+afterAll(() => rmSync(nvmePath, { recursive: true, force: true }));
+
+/** A whole number between `min` and `max`. */
+const between = (min: number, max: number, part: number): number =>
+  min + Math.round(part * (max - min));
+
+/** All that a run shows: losses, norms, an evaluation, weights. */
+async function record(one: Case, options: Partial<EngineOptions>): Promise<unknown> {
+  const { model: random, shared, microBatches } = one;
+  const { clip, ...common } = shared;
+  const model = buildModel(random);
+  const engine = await Engine.create({
+    model,
+    exampleBatch: buildBatch(random, random.batchSize, random.length, 0),
+    device: 'cpu',
+    gradientAccumulationSteps: microBatches,
+    optimizer: { learningRate: 1e-2, weightDecay: 0.1, maxGradNorm: clip },
+    ...common,
+    ...options,
+  });
+  try {
+    const numbers: number[] = [];
+    let seed = 0;
+    for (const { count, batchSize, length } of one.steps) {
+      const batches = Array.from({ length: between(1, microBatches, count) }, () => {
+        seed += 1;
+        const rows = between(1, random.batchSize, batchSize);
+        return buildBatch(random, rows, between(2, random.length, length), seed);
+      });
+      const result = await engine.step(batches);
+      if (one.waits) await result.committed;
+      numbers.push(result.loss, result.gradNorm);
+    }
+    const { loss } = await engine.evaluate([buildBatch(random, 1, 2, 77)]);
+    const weights: Record<string, string> = {};
+    for (const { name } of model.blocks.flatMap(({ owns }) => owns)) {
+      const values = await engine.readParameter(name);
+      weights[name] = Buffer.from(values.buffer).toString('base64');
+    }
+    for (const tier of TIERS) {
+      const [peak, planned] = [engine.peakBytes[tier], engine.plan.peakBytes[tier]];
+      expect(peak, `${tier} within its plan`).toBeLessThanOrEqual(planned);
+      expect(planned, `${tier} within its budget`).toBeLessThanOrEqual(engine.budgetBytes[tier]);
+    }
+    return { numbers, loss, weights };
+  } finally {
+    await engine.close();
+  }
+}
+
+/** The wishes of a case; without a path none for NVMe. */
+function placementOf({ usesNvme, placed }: Case): Partial<EngineOptions> {
+  if (usesNvme) return { ...placed, nvmePath };
+  const near = <T>(wish: T): T | 'cpu' => (wish === 'nvme' ? 'cpu' : wish);
+  const { offloadParam, offloadOptimizer } = placed;
+  return { ...placed, offloadParam: near(offloadParam), offloadOptimizer: near(offloadOptimizer) };
+}
+
+async function holds(one: Case): Promise<void> {
+  const tensors = tf.memory().numTensors;
+  const resident = await record(one, {
+    offloadParam: 'none',
+    offloadOptimizer: 'none',
+    deviceMemory: 2 ** 29,
+    hostMemory: 2 ** 29,
+    microBatchOrder: 'vertical',
+    optimizerWorkers: 1,
+  });
+  const placement = placementOf(one);
+  const refusal: { code: string; facts: Record<string, number> } = await record(one, {
+    ...placement,
+    deviceMemory: 1,
+    hostMemory: 1,
+  }).then(
+    () => expect.unreachable('one byte is enough'),
+    (error: unknown) => error as never,
+  );
+  expect(refusal).toMatchObject({ code: 'BUDGET_TOO_SMALL' });
+  const { neededDeviceBytes, neededHostBytes } = refusal.facts;
+  const offloaded = await record(one, {
+    ...placement,
+    deviceMemory: neededDeviceBytes! + one.slack.device,
+    hostMemory: neededHostBytes! + one.slack.host,
+  });
+  expect(offloaded).toEqual(resident);
+  expect(tf.memory().numTensors).toBe(tensors);
+  expect(readdirSync(nvmePath)).toEqual([]);
+}
+
+const TOKENS: RandomModel = {
+  kind: 'tokens',
+  vocab: 13,
+  heads: 1,
+  headWidth: 4,
+  inner: 96,
+  tied: true,
+  middle: [{ op: 'table', width: 1 }],
+  tileRows: 6,
+  frozen: 0,
+  batchSize: 1,
+  length: 3,
+};
+
+const TIGHT: Case = {
+  model: TOKENS,
+  steps: [{ count: 1, batchSize: 1, length: 1 }],
+  microBatches: 1,
+  waits: false,
+  usesNvme: false,
+  shared: { dtype: 'float32', subGroupSize: 4096, clip: 0 },
+  placed: {
+    microBatchOrder: 'vertical',
+    optimizerWorkers: 1,
+    offloadParam: 'cpu',
+    offloadOptimizer: 'cpu',
+  },
+  slack: { device: 0, host: 0 },
+};
+
+it.each<[string, Case]>([
+  [
+    'a table with a row, a dense and a tiled use in horizontal order',
+    {
+      ...TIGHT,
+      microBatches: 2,
+      placed: { ...TIGHT.placed, microBatchOrder: 'horizontal' },
+    },
+  ],
+  [
+    'losses that are large beside the parameters, at the smallest budget',
+    { ...TIGHT, model: { ...TOKENS, kind: 'plain', middle: [], tied: false } },
+  ],
+  [
+    'a first layer that is frozen and a second one that trains, at the smallest budget',
+    // Bits 2 to 13 are the 12 parameters of a layer; the next layer's first ones are frozen too.
+    {
+      ...TIGHT,
+      model: { ...TOKENS, kind: 'gpt2', headWidth: 24, frozen: 0b11_1111_1111_1100 },
+    },
+  ],
+])('gives the resident bits for %s', async (_, one) => {
+  await holds(one);
+});
+
+it(
+  'gives the resident bits within its budgets, in random models and placements',
+  async () => {
+    await fc.assert(fc.asyncProperty(randomCase, holds), {
+      numRuns: 1000,
+      plugins: [fc.interruptAfterTimeLimit(TIME_LIMIT_MS)],
+    });
+  },
+  4 * TIME_LIMIT_MS,
+);
