@@ -18,7 +18,7 @@ export interface DeviceCase {
   readonly granuleBytes: number;
   /** Whether a contiguous slice shares its tensor's memory. */
   readonly sliceIsView: boolean;
-  create(options: { readonly budgetBytes: number }): Device & { readonly arena: MemoryArena };
+  readonly create: (options: { budgetBytes: number }) => Device & { readonly arena: MemoryArena };
 }
 
 /** The tests. Call it once in a file, and first: it needs a process where tfjs has no backend. */
