@@ -20,6 +20,7 @@ import type {
 } from '../model/block.js';
 import type { BlockProfile, TiledProfile } from '../plan/block-profile.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
+import { tensorBytes } from '../plan/tensor-bytes.js';
 import {
   forwardDense,
   forwardRows,
@@ -56,8 +57,8 @@ export function probeWorkspaces(
   return profiles;
 }
 
-function tensorBytes(tensors: readonly Tensor[]): number {
-  return tensors.reduce((sum, tensor) => sum + tensor.size * 4, 0);
+function bytesOf(tensors: readonly Tensor[]): number {
+  return tensors.reduce((sum, tensor) => sum + tensorBytes(tensor.size), 0);
 }
 
 class Probe {
@@ -112,7 +113,7 @@ class Probe {
       (block.reads ?? []).map((name) => [name, this.#field(block.name, name)]),
     );
     const aux = { ...this.#aux, tensors: fields };
-    const fieldBytes = tensorBytes(Object.values(fields));
+    const fieldBytes = bytesOf(Object.values(fields));
     switch (block.kind) {
       case 'row':
         return { ...this.#row(aux), fieldBytes };
@@ -137,8 +138,8 @@ class Probe {
     const back = this.#peak(() => this.#device.run(() => block.backward(dy, aux)));
     return {
       outputShape: dy.shape,
-      outputBytes: tensorBytes([dy]),
-      rowBytes: tensorBytes(rows),
+      outputBytes: dy.size * 4,
+      rowBytes: bytesOf(rows),
       forwardBytes: output.bytes,
       reverseBytes: back.bytes,
     };
@@ -219,16 +220,12 @@ class Probe {
       return [...(dInput === undefined ? [] : [dInput]), ...Object.values(dParams)];
     });
     const tiled: TiledProfile = {
-      preparedBytes: tensorBytes(prepared),
-      carryBytes: Math.max(
-        tensorBytes(begin.tensors),
-        tensorBytes(forward.tensors),
-        tensorBytes(saved),
-      ),
+      preparedBytes: bytesOf(prepared),
+      carryBytes: Math.max(bytesOf(begin.tensors), bytesOf(forward.tensors), bytesOf(saved)),
       prepareBytes: Math.max(prepare.bytes, begin.bytes),
       forwardTileBytes: forward.bytes,
       endBytes: end.bytes,
-      tileBytes: tensorBytes([weight]),
+      tileBytes: bytesOf([weight]),
       backwardTileBytes: backward.bytes,
       prepareReverseBytes: back.bytes,
     };

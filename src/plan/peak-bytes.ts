@@ -23,6 +23,7 @@ import {
   type UseAccumulator,
 } from './placement.js';
 import type { ParamAddress, ParameterGroup } from './parameter-layout.js';
+import { chargedBytes, tensorBytes } from './tensor-bytes.js';
 
 /** What the planner decides step by step. */
 export interface Decisions {
@@ -140,7 +141,7 @@ export class PeakBytes {
     }
     for (const [block, tiers] of decisions.activationTiers.entries()) {
       const slot = this.slotBytes(block);
-      const charged = tier === 'host' ? alignUp(slot, IO_ALIGNMENT) : slot;
+      const charged = tier === 'host' ? alignUp(slot, IO_ALIGNMENT) : chargedBytes(slot);
       bytes += tiers.filter((place) => place === tier).length * charged;
     }
     for (const [index, { param }] of this.#accumulators.entries()) {
@@ -192,26 +193,26 @@ export class PeakBytes {
     const isAliased = (param: ParamAddress): boolean =>
       dtype === 'float32' && homesAt(decisions, param.group).param === 'device';
     const sum = (some: readonly ParamAddress[]): number =>
-      some.reduce((bytes, param) => bytes + param.length * 4, 0);
+      some.reduce((bytes, param) => bytes + tensorBytes(param.length), 0);
     const trainable = addresses.filter((param) => param.spec.trainable !== false);
     return {
       loaded: sum(addresses.filter((param) => !isAliased(param))),
       grads: sum(trainable),
-      largest: maxOf(trainable.map((param) => param.length * 4)),
+      largest: maxOf(trainable.map((param) => tensorBytes(param.length))),
     };
   }
 
   #blockTransient(decisions: Decisions, block: Block, index: number): number {
     const profile = profileAt(this.#input.profiles, index);
     const params = this.#wholeParams(decisions, block);
-    const input = this.slotBytes(index);
+    const input = chargedBytes(this.slotBytes(index));
     const held = params.loaded + profile.fieldBytes + profile.rowBytes + input;
     const forward = held + profile.forwardBytes;
     // In vertical order the sum of the micro-batches' gradients is on the device as well.
     const sums = this.slotCount > 1 ? params.grads : 0;
     const adding = this.slotCount > 1 ? 2 * params.grads + params.largest + input : 0;
     // The output's gradient; in the last block its losses, which live until they are summed.
-    const output = profile.outputBytes;
+    const output = chargedBytes(profile.outputBytes);
     return Math.max(forward, held + output + Math.max(profile.reverseBytes + sums, adding));
   }
 
@@ -222,7 +223,7 @@ export class PeakBytes {
     if (tiled === undefined || block === undefined) return 0;
     const params = this.#wholeParams(decisions, block);
     const wave = decisions.headWave;
-    const input = this.slotBytes(index);
+    const input = chargedBytes(this.slotBytes(index));
     const perMicroBatch = profile.fieldBytes + 2 * tiled.preparedBytes + tiled.carryBytes;
     const held = params.loaded + wave * perMicroBatch;
     const sumTile = wave > 1 ? 2 * tiled.tileBytes : 0;
