@@ -202,7 +202,7 @@ it.each<[string, Case]>([
   ],
   [
     'a first layer that is frozen and a second one that trains, at the smallest budget',
-    // Bits 2 to 13 are the 12 parameters of a layer; the next layer's first ones are frozen too.
+    // Bits 2 to 13 are the first layer's parameters.
     {
       ...TIGHT,
       model: { ...TOKENS, kind: 'gpt2', headWidth: 24, frozen: 0b11_1111_1111_1100 },
