@@ -2,12 +2,15 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import * as tf from '@tensorflow/tfjs-core';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { Engine } from '../../src/engine/engine.js';
 import type { EngineOptions } from '../../src/engine/engine-options.js';
+import { CpuDevice } from '../../tiers/device/cpu-device.js';
+import type { Device } from '../../tiers/device/device.js';
+import { NativeDevice } from '../../tiers/device/native/native-device.js';
 import { SimulatedBackend } from '../../tiers/nvme/simulated-backend.js';
 import { loadPretrained } from '../../src/checkpoint/load-pretrained.js';
-import { fixtureFolder, readReference, toMicroBatch, withFolder } from './run-engine.js';
+import { DEVICES, fixtureFolder, readReference, toMicroBatch, withFolder } from './run-engine.js';
 import { smallBatch, smallModel } from './small-model.js';
 
 const OPTIONS = {
@@ -113,7 +116,7 @@ it('accepts a first step with a learning rate of zero', async () => {
   await engine.close();
 });
 
-describe('budgets', () => {
+describe.each(DEVICES)('budgets on %s', (device) => {
   it('names the smallest that work; these work, and a byte less is refused', async () => {
     const batch = toMicroBatch(readReference('gpt2-tiny'));
     const model = await loadPretrained(fixtureFolder('gpt2-tiny'));
@@ -121,6 +124,7 @@ describe('budgets', () => {
       const create = (deviceMemory: number, hostMemory: number): Promise<Engine> =>
         Engine.create({
           ...OPTIONS,
+          device,
           model,
           exampleBatch: batch,
           nvmePath,
@@ -134,11 +138,11 @@ describe('budgets', () => {
           () => expect.unreachable('one byte is enough'),
           (error: unknown) => error as never,
         );
-      const { neededDeviceBytes: device, neededHostBytes: host } = refusal.facts;
-      const engine = await create(device, host);
+      const { neededDeviceBytes: least, neededHostBytes: host } = refusal.facts;
+      const engine = await create(least, host);
       for (let step = 0; step < 2; step += 1) await engine.step([batch, batch, batch]);
       await engine.drain();
-      expect(engine.peakBytes.device).toBeLessThanOrEqual(device);
+      expect(engine.peakBytes.device).toBeLessThanOrEqual(least);
       expect(engine.peakBytes.host).toBeLessThanOrEqual(host);
       // The plan's peaks are bounds, and not loose ones.
       expect(engine.plan.peakBytes.device).toBeLessThan(1.25 * engine.peakBytes.device);
@@ -146,27 +150,39 @@ describe('budgets', () => {
       expect(engine.peakBytes.nvme).toBe(engine.plan.peakBytes.nvme);
       await engine.close();
       const why = { code: 'BUDGET_TOO_SMALL' };
-      await expect(create(device - 1, host)).rejects.toMatchObject(why);
-      await expect(create(device, host - 1)).rejects.toMatchObject(why);
+      await expect(create(least - 1, host)).rejects.toMatchObject(why);
+      await expect(create(least, host - 1)).rejects.toMatchObject(why);
     });
     await model.close();
   });
 });
 
-describe('clean-up', () => {
+describe.each(DEVICES)('clean-up on %s', (device) => {
   it('gives tensors, descriptors and files back, after steps and after errors', async () => {
     await withFolder(async (nvmePath) => {
-      const nvme = { nvmePath, offloadParam: 'nvme', offloadOptimizer: 'nvme' } as const;
+      const nvme = {
+        device,
+        nvmePath,
+        offloadParam: 'nvme',
+        offloadOptimizer: 'nvme',
+      } as const;
       await (await small(nvme)).close(); // Loads what stays loaded in a process.
       const tensors = tf.memory().numTensors;
       const descriptors = openDescriptors();
+      const made = device === 'cpu' ? CpuDevice : NativeDevice;
+      const create = vi.spyOn(made, 'create');
       const engine = await small(nvme);
+      const { ledger } = create.mock.results[0]!.value as Device;
+      create.mockRestore();
       const held = tf.memory().numTensors;
+      const { liveBytes, liveCount } = ledger;
       for (let step = 0; step < 3; step += 1) {
         await (
           await engine.step([smallBatch()])
         ).committed;
         expect(tf.memory().numTensors).toBe(held);
+        expect([ledger.liveBytes, ledger.liveCount]).toEqual([liveBytes, liveCount]);
+        expect(ledger.resetPeak()).toBeGreaterThan(liveBytes);
       }
       await engine.close();
       await engine.close();
@@ -187,6 +203,7 @@ describe('clean-up', () => {
       await expect(
         Engine.create({
           ...OPTIONS,
+          device,
           model,
           exampleBatch: smallBatch(),
           nvmePath,

@@ -5,6 +5,7 @@ import { SafetensorsFile } from '../../src/checkpoint/safetensors-reader.js';
 import { Engine } from '../../src/engine/engine.js';
 import { FIXTURES } from '../model/fixture-model.js';
 import {
+  DEVICES,
   fixtureFolder,
   largestOf,
   readReference,
@@ -22,14 +23,17 @@ const OFFLOADED = {
   subGroupSize: 4096,
 } as const;
 
-describe.each(FIXTURES)('%s, offloaded to NVMe', (name) => {
+const CASES = FIXTURES.flatMap((name) => DEVICES.map((device) => [name, device] as const));
+
+describe.each(CASES)('%s on %s, offloaded to NVMe', (name, device) => {
   it('has the loss and every parameter gradient of float64 torch within 1e-5', async () => {
     const reference = readReference(name);
     const batch = toMicroBatch(reference);
     const model = await loadPretrained(fixtureFolder(name));
     const tensors = await SafetensorsFile.open(fixtureFolder(`references/${name}.safetensors`));
     await withFolder(async (nvmePath) => {
-      const engine = await Engine.create({ ...OFFLOADED, model, exampleBatch: batch, nvmePath });
+      const options = { ...OFFLOADED, device, model, exampleBatch: batch, nvmePath };
+      const engine = await Engine.create(options);
       try {
         const { loss } = await engine.step([batch], { learningRate: 0 });
         expect(Math.abs(loss - reference.loss) / reference.loss).toBeLessThan(1e-5);
@@ -59,6 +63,7 @@ describe.each(FIXTURES)('%s, offloaded to NVMe', (name) => {
         steps,
         {
           ...OFFLOADED,
+          device,
           nvmePath,
           gradientAccumulationSteps: 3,
           optimizer: {

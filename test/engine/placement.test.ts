@@ -5,6 +5,7 @@ import { GradientWriter } from '../../src/engine/gradient-writer.js';
 import type { MicroBatch } from '../../src/model/block.js';
 import { TierManager } from '../../tiers/tier-manager.js';
 import {
+  DEVICES,
   readReference,
   runFixture,
   toMicroBatch,
@@ -118,21 +119,25 @@ const VARIANTS: readonly [string, Variant][] = [
 
 afterEach(() => void vi.restoreAllMocks());
 
-describe.each([
-  ['gpt2-tiny', 'float32'],
-  ['gpt2-tiny', 'bfloat16'],
-  ['llama-tiny-untied', 'float32'],
-  ['llama-tiny', 'bfloat16'],
-] as const)('%s in %s', (name, dtype) => {
+/** Everything on the default device; the others, which share all but the kernels, on one model. */
+const CASES = [
+  ['gpt2-tiny', 'float32', DEVICES[0]!],
+  ['gpt2-tiny', 'bfloat16', DEVICES[0]!],
+  ['llama-tiny-untied', 'float32', DEVICES[0]!],
+  ['llama-tiny', 'bfloat16', DEVICES[0]!],
+  ...DEVICES.slice(1).map((device) => ['llama-tiny', 'float32', device] as const),
+] as const;
+
+describe.each(CASES)('%s in %s on %s', (name, dtype, device) => {
   let resident: RunRecord | undefined;
 
   it('repeats its own bits when resident', async () => {
-    resident = await run(name, { ...RESIDENT, dtype });
-    expectSameBits(await run(name, { ...RESIDENT, dtype }), resident);
+    resident = await run(name, { ...RESIDENT, dtype, device });
+    expectSameBits(await run(name, { ...RESIDENT, dtype, device }), resident);
   });
 
   it.each(VARIANTS)('gives the resident bits with %s', async (_, variant) => {
-    expectSameBits(await run(name, { ...variant, dtype }), resident!);
+    expectSameBits(await run(name, { ...variant, dtype, device }), resident!);
   });
 });
 

@@ -10,7 +10,11 @@ import { Engine } from '../../src/engine/engine.js';
 import type { EngineOptions } from '../../src/engine/engine-options.js';
 import type { MicroBatch, Model } from '../../src/model/block.js';
 import { languageModelBatch } from '../../src/model/language-model-batch.js';
+import { availableDevices } from '../../tiers/device/create-device.js';
 import type { Reference, StoredBatch } from '../model/fixture-model.js';
+
+/** Devices of this process, best first; the first is what the engine takes by default. */
+export const DEVICES = availableDevices();
 
 export const fixtureFolder = (name: string): string =>
   fileURLToPath(new URL(`../../fixtures/${name}`, import.meta.url));
