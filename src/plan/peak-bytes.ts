@@ -220,7 +220,7 @@ export class PeakBytes {
     const profile = profileAt(this.#input.profiles, index);
     const { tiled } = profile;
     const block = this.#input.blocks[index];
-    if (tiled === undefined || block === undefined) return 0;
+    if (tiled === undefined || block?.kind !== 'tiled') return 0;
     const params = this.#wholeParams(decisions, block);
     const wave = decisions.headWave;
     const input = chargedBytes(this.slotBytes(index));
@@ -228,13 +228,16 @@ export class PeakBytes {
     const held = params.loaded + wave * perMicroBatch;
     const sumTile = wave > 1 ? 2 * tiled.tileBytes : 0;
     const sumWhole = wave > 1 ? params.grads + params.largest : 0;
+    // From the second tile on, its part of the gradient is added to that of the tiles before.
+    const rows = this.#input.layout.params.get(block.tiledParam)?.spec.shape[0] ?? 0;
+    const adding = rows > block.tileRows ? tiled.tileBytes + 2 * tiled.preparedBytes : 0;
     return (
       held +
       maxOf([
         input + tiled.prepareBytes,
         tiled.tileBytes + tiled.forwardTileBytes,
         tiled.endBytes,
-        tiled.tileBytes + tiled.backwardTileBytes + sumTile,
+        tiled.tileBytes + Math.max(tiled.backwardTileBytes, adding) + sumTile,
         input + tiled.prepareReverseBytes + sumWhole,
       ])
     );

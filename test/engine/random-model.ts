@@ -168,15 +168,17 @@ function tokenBlocks(random: RandomModel): Block[] {
   });
   const scale = vectorSpec('scale', width, 'ones');
   const own = matrixSpec('head', [vocab, width], 0.3);
+  // Without a norm the input itself goes into the tiles.
+  const isScaled = random.heads !== 3;
   const head = vocabularyHead({
     name: 'head',
-    kind: 'scaled',
+    kind: isScaled ? 'scaled' : 'plain',
     matrix: tied ? table.name : own.name,
     vocabSize: vocab,
     hiddenSize: width,
-    owns: tied ? [scale] : [scale, own],
-    normUses: [scale.name],
-    norm: (params, x) => tf.mul(x, params[scale.name]!),
+    owns: [...(isScaled ? [scale] : []), ...(tied ? [] : [own])],
+    normUses: isScaled ? [scale.name] : [],
+    norm: (params, x) => (isScaled ? tf.mul(x, params[scale.name]!) : x),
   });
   return [embedding, ...mixers, { ...head, tileRows: Math.min(tileRows, vocab) }];
 }

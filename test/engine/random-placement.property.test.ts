@@ -201,6 +201,13 @@ it.each<[string, Case]>([
     { ...TIGHT, model: { ...TOKENS, kind: 'plain', middle: [], tied: false } },
   ],
   [
+    'a head of several tiles without a norm, at the smallest budget',
+    {
+      ...TIGHT,
+      model: { ...TOKENS, heads: 3, headWidth: 12, middle: [], batchSize: 3, length: 9 },
+    },
+  ],
+  [
     'a first layer that is frozen and a second one that trains, at the smallest budget',
     // Bits 2 to 13 are the first layer's parameters.
     {
