@@ -66,7 +66,11 @@ function checkUses(block: Block, owners: ReadonlyMap<ParamName, { spec: ParamSpe
   }
   if (block.kind === 'tiled') checkTiled(block, owners);
   if (block.kind === 'row') {
-    for (const { param } of block.gathers) {
+    const tables = block.gathers.map(({ param }) => param);
+    if (new Set(tables).size !== tables.length) {
+      refuse(block, 'it gathers from one table twice; gather all its rows at once');
+    }
+    for (const param of tables) {
       if (!uses.has(param)) refuse(block, `it gathers rows of ${param}, which it does not use`);
       checkMatrix(block, param, owners);
     }

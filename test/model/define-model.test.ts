@@ -64,6 +64,7 @@ describe('checkChain', () => {
   ): DenseBlock => {
     return { kind: 'dense', name, kindKey: name, owns, uses, apply: () => [] };
   };
+  const gatherOf = (param: string) => ({ param, indices: () => new Int32Array(1) });
   const row = (name: string, owns: ParamSpec[], param: string): RowBlock => {
     return {
       kind: 'row',
@@ -71,7 +72,7 @@ describe('checkChain', () => {
       kindKey: name,
       owns,
       uses: owns.map((own) => own.name),
-      gathers: [{ param, indices: () => new Int32Array(1) }],
+      gathers: [gatherOf(param)],
       apply: () => [],
       backward: () => [],
     };
@@ -91,6 +92,13 @@ describe('checkChain', () => {
     ['a row block in the middle', [dense('a', []), row('b', [spec('w')], 'w')]],
     ['rows of a vector', [row('a', [spec('w', [4])], 'w')]],
     ['rows of a parameter that is not used', [row('a', [spec('w')], 'v')]],
+    [
+      'two gathers from one table',
+      [
+        { ...row('a', [spec('w')], 'w'), gathers: [gatherOf('w'), gatherOf('w')] },
+        dense('b', [spec('v')]),
+      ],
+    ],
   ])('refuses %s', (_title, blocks) => {
     expect(codeOf(() => checkChain(blocks))).toBe('BLOCK_INVALID');
   });
