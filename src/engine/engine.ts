@@ -98,6 +98,11 @@ export class Engine {
     return this.#parts.tiers.peakBytes;
   }
 
+  /** Calls of kernels that ran in JavaScript since the device has none, by kernel. */
+  get cpuFallbacks(): Readonly<Record<string, number>> {
+    return Object.fromEntries(this.#parts.tiers.device.fallbackCounts ?? []);
+  }
+
   /** Bytes moved on each link since creation, loading included. */
   get bytesMoved(): Record<Link, number> {
     return this.#parts.tiers.bytesMoved;

@@ -228,6 +228,7 @@ function summaryOf(engine: Engine, result: LoopResult, seconds: number): object 
     peak_bytes: engine.peakBytes,
     budget_bytes: engine.budgetBytes,
     bytes_moved: engine.bytesMoved,
+    cpu_fallbacks: Object.values(engine.cpuFallbacks).reduce((sum, count) => sum + count, 0),
     peak_rss_bytes: process.resourceUsage().maxRSS * 1024,
   };
 }

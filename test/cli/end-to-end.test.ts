@@ -121,6 +121,7 @@ describe('a training run', () => {
       'peak_bytes',
       'budget_bytes',
       'bytes_moved',
+      'cpu_fallbacks',
       'peak_rss_bytes',
     ]);
     expect(summary['global_step']).toBe(STEP_COUNT);
