@@ -1,0 +1,12 @@
+/**
+ * @file The fused kernels: operations of the models that tfjs has no kernel for.
+ */
+import { registerFusedAttention } from './fused-attention.js';
+import { registerFusedLoss } from './fused-loss.js';
+import { registerFusedRows } from './fused-rows.js';
+
+export function registerFused(): void {
+  registerFusedAttention();
+  registerFusedRows();
+  registerFusedLoss();
+}
