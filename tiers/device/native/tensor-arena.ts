@@ -188,7 +188,7 @@ export class TensorArena {
 
 /** Bytes of address space in which tensors are placed first. */
 function mainSize(budgetBytes: number): number {
-  return alignUp(budgetBytes, HUGE_PAGE_BYTES);
+  return alignUp(budgetBytes, TENSOR_ALIGNMENT);
 }
 
 function makeStorage(
