@@ -106,7 +106,7 @@ function planFor(
     budgets,
     dtype,
     microBatchCount: options.gradientAccumulationSteps ?? 1,
-    order: options.microBatchOrder === 'horizontal' ? 'horizontal' : 'vertical',
+    order: options.microBatchOrder ?? 'auto',
     offloadParam: options.offloadParam ?? 'auto',
     offloadOptimizer: options.offloadOptimizer ?? 'auto',
     hostAddressableDevice: device.capabilities.hostAddressable,

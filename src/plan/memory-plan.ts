@@ -9,11 +9,11 @@
  * Pure functions; the numbers are upper bounds that the ledgers enforce.
  */
 import { formatBytes } from '../../core/bytes.js';
-import { SpillwayError } from '../../core/errors.js';
+import { SpillwayError, hasCode, isCoded } from '../../core/errors.js';
 import { type Tier } from '../../core/types.js';
 import { MIN_STAGING_BUFFERS } from '../../tiers/host/staging-pool.js';
 import { PeakBytes, type Decisions } from './peak-bytes.js';
-import type { MemoryPlan, MemoryPlanInput, OffloadDevice } from './placement.js';
+import type { MemoryPlan, MemoryPlanInput, OffloadDevice, MicroBatchOrder } from './placement.js';
 
 function forcedHome(offload: OffloadDevice): Tier | undefined {
   switch (offload) {
@@ -116,10 +116,35 @@ function moveToDevice(input: MemoryPlanInput, planner: PeakBytes, decisions: Dec
 /**
  * Decides the homes of all states and the places of activation checkpoints.
  *
+ * `auto` is the vertical order, which moves fewer bytes, unless only the horizontal one fits.
+ *
  * @throws BUDGET_TOO_SMALL with the smallest budgets that work; CONFIG_INVALID for wishes that
  *   contradict the machine
  */
-export function planMemory(input: MemoryPlanInput): MemoryPlan {
+export function planMemory(
+  input: Omit<MemoryPlanInput, 'order'> & { readonly order: MicroBatchOrder | 'auto' },
+): MemoryPlan {
+  const { order } = input;
+  if (order !== 'auto') return planInOrder({ ...input, order });
+  try {
+    return planInOrder({ ...input, order: 'vertical' });
+  } catch (error) {
+    if (!hasCode(error, 'BUDGET_TOO_SMALL') || input.microBatchCount === 1) throw error;
+    try {
+      return planInOrder({ ...input, order: 'horizontal' });
+    } catch (other) {
+      throw neededBytes(other) < neededBytes(error) ? other : error;
+    }
+  }
+}
+
+/** Device and host bytes that a refusal asks for. */
+function neededBytes(error: unknown): number {
+  const facts = isCoded(error) ? (error.facts ?? {}) : {};
+  return Number(facts['neededDeviceBytes']) + Number(facts['neededHostBytes']);
+}
+
+function planInOrder(input: MemoryPlanInput): MemoryPlan {
   checkWishes(input);
   const planner = new PeakBytes(input);
   const decisions = farthest(input, planner);

@@ -157,6 +157,38 @@ describe.each(DEVICES)('budgets on %s', (device) => {
   });
 });
 
+it('takes the horizontal order when only that fits', async () => {
+  const batch = toMicroBatch(readReference('gpt2-tiny'));
+  const model = await loadPretrained(fixtureFolder('gpt2-tiny'));
+  await withFolder(async (nvmePath) => {
+    const create = (deviceMemory: number, order?: 'vertical'): Promise<Engine> =>
+      Engine.create({
+        ...OPTIONS,
+        model,
+        exampleBatch: batch,
+        nvmePath,
+        deviceMemory,
+        gradientAccumulationSteps: 4,
+        ...(order === undefined ? {} : { microBatchOrder: order }),
+      });
+    const needed = async (order?: 'vertical'): Promise<number> =>
+      create(1, order).then(
+        () => expect.unreachable('one byte is enough'),
+        (error: unknown) =>
+          (error as { facts: { neededDeviceBytes: number } }).facts.neededDeviceBytes,
+      );
+    const smallest = await needed();
+    expect(smallest).toBeLessThan(await needed('vertical'));
+    const engine = await create(smallest);
+    expect(engine.plan.order).toBe('horizontal');
+    await engine.close();
+    const roomy = await create(2 ** 22);
+    expect(roomy.plan.order).toBe('vertical');
+    await roomy.close();
+  });
+  await model.close();
+});
+
 describe.each(DEVICES)('clean-up on %s', (device) => {
   it('gives tensors, descriptors and files back, after steps and after errors', async () => {
     await withFolder(async (nvmePath) => {
