@@ -10,9 +10,8 @@ template <class In, class Out, class Operation>
 struct BinaryRows {
   static void both(const void* a, const void* b, void* out, size_t count) {
     forLanes(0, count, [&](size_t i, size_t n) {
-      put(static_cast<Out*>(out) + i,
-          Operation::of(get(static_cast<const In*>(a) + i, n), get(static_cast<const In*>(b) + i, n)),
-          n);
+      const auto x = get(static_cast<const In*>(a) + i, n);
+      put(static_cast<Out*>(out) + i, Operation::of(x, get(static_cast<const In*>(b) + i, n)), n);
     });
   }
   static void aMoves(const void* a, const void* b, void* out, size_t count) {

@@ -8,10 +8,11 @@
 // them in the order of the target's strides, so the last one is the target's closest.
 #include <cstring>
 
+#include "isa.h"
 #include "kernel.h"
 
-#if defined(__SSE2__)
-#include <xmmintrin.h>
+#if SPILLWAY_X86
+#include <immintrin.h>
 #endif
 
 namespace spillway {
@@ -98,28 +99,49 @@ void copyRows(KernelCall& call, const Box& box) {
   });
 }
 
-// Tiles of 16 rows by 16 columns of a transposition: both sides move whole cache lines.
+// Tiles of 16 rows by 16 columns of a transposition, so that both sides move whole cache lines, in
+// bands of two tiles, which measured best.
 constexpr size_t kTile = 16;
+constexpr size_t kBand = 32;
+
+#if SPILLWAY_X86
+// 8 by 8 words: pairs, then fours, then halves change places.
+SPILLWAY_BODY __attribute__((target("avx2"))) void transposeEight(const float* in, ptrdiff_t from,
+                                                                  float* out, ptrdiff_t to) {
+  __m256 rows[8], pairs[8], fours[8];
+  for (int k = 0; k < 8; ++k) rows[k] = _mm256_loadu_ps(in + k * from);
+  for (int k = 0; k < 8; k += 2) {
+    pairs[k] = _mm256_unpacklo_ps(rows[k], rows[k + 1]);
+    pairs[k + 1] = _mm256_unpackhi_ps(rows[k], rows[k + 1]);
+  }
+  for (int k = 0; k < 8; k += 4) {
+    for (int j = 0; j < 2; ++j) {
+      fours[k + 2 * j] = _mm256_shuffle_ps(pairs[k + j], pairs[k + j + 2], 0x44);
+      fours[k + 2 * j + 1] = _mm256_shuffle_ps(pairs[k + j], pairs[k + j + 2], 0xEE);
+    }
+  }
+  for (int k = 0; k < 4; ++k) {
+    _mm256_storeu_ps(out + k * to, _mm256_permute2f128_ps(fours[k], fours[k + 4], 0x20));
+    _mm256_storeu_ps(out + (k + 4) * to, _mm256_permute2f128_ps(fours[k], fours[k + 4], 0x31));
+  }
+}
+
+SPILLWAY_AVX2 void transposeSixteen(const float* in, ptrdiff_t from, float* out, ptrdiff_t to) {
+  transposeEight(in, from, out, to);
+  transposeEight(in + 8 * from, from, out + 8, to);
+  transposeEight(in + 8, from, out + 8 * to, to);
+  transposeEight(in + 8 * from + 8, from, out + 8 * to + 8, to);
+}
+#endif
 
 template <class T>
 void transposeTile(const T* source, ptrdiff_t from, T* target, ptrdiff_t to, size_t rows,
-                   size_t columns) {
-#if defined(__SSE2__)
-  if constexpr (sizeof(T) == 4) {
-    if (rows == kTile && columns == kTile) {
-      for (size_t r = 0; r < kTile; r += 4) {
-        for (size_t c = 0; c < kTile; c += 4) {
-          const float* in = reinterpret_cast<const float*>(source + static_cast<ptrdiff_t>(c) * from + r);
-          float* out = reinterpret_cast<float*>(target + static_cast<ptrdiff_t>(r) * to + c);
-          __m128 a = _mm_loadu_ps(in), b = _mm_loadu_ps(in + from);
-          __m128 d = _mm_loadu_ps(in + 2 * from), e = _mm_loadu_ps(in + 3 * from);
-          _MM_TRANSPOSE4_PS(a, b, d, e);
-          _mm_storeu_ps(out, a);
-          _mm_storeu_ps(out + to, b);
-          _mm_storeu_ps(out + 2 * to, d);
-          _mm_storeu_ps(out + 3 * to, e);
-        }
-      }
+                   size_t columns, [[maybe_unused]] bool wide) {
+#if SPILLWAY_X86
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (wide && rows == kTile && columns == kTile) {
+      transposeSixteen(reinterpret_cast<const float*>(source), from,
+                       reinterpret_cast<float*>(target), to);
       return;
     }
   }
@@ -137,7 +159,7 @@ template <class T>
 void transpose(KernelCall& call, const Box& whole, size_t near) {
   const T* source = call.ptr<T>(0);
   T* target = call.ptr<T>(1);
-  // Positions of the dimensions other than the two, then of blocks of rows.
+  // Positions of the dimensions other than the two, then of bands of rows.
   Box box = whole;
   const size_t last = whole.rank - 1;
   const size_t rows = whole.dims[near], columns = whole.dims[last];
@@ -149,22 +171,27 @@ void transpose(KernelCall& call, const Box& whole, size_t near) {
     box.from[box.rank] = whole.from[k];
     box.to[box.rank++] = whole.to[k];
   }
-  box.dims[box.rank] = (rows + kTile - 1) / kTile;
-  box.from[box.rank] = kTile;
-  box.to[box.rank++] = static_cast<ptrdiff_t>(kTile) * to;
+  box.dims[box.rank] = (rows + kBand - 1) / kBand;
+  box.from[box.rank] = kBand;
+  box.to[box.rank++] = static_cast<ptrdiff_t>(kBand) * to;
   size_t positions = 1;
   for (size_t k = 0; k < box.rank; ++k) positions *= box.dims[k];
   const size_t bands = box.dims[box.rank - 1];
-  const size_t grain = 1 + kGrainElements / (kTile * columns);
+  const size_t grain = 1 + kGrainElements / (kBand * columns);
+  const bool wide = currentIsa() >= Isa::avx2;
   call.pool.parallelFor(positions, grain, [&](size_t begin, size_t end) {
     size_t position = begin;
     forPositions(box, box.rank, begin, end, [&](ptrdiff_t fromOffset, ptrdiff_t toOffset) {
-      const size_t first = position++ % bands * kTile;
-      const size_t height = rows - first < kTile ? rows - first : kTile;
+      const size_t first = position++ % bands * kBand;
+      const size_t height = rows - first < kBand ? rows - first : kBand;
       for (size_t c = 0; c < columns; c += kTile) {
         const size_t width = columns - c < kTile ? columns - c : kTile;
-        transposeTile(source + fromOffset + static_cast<ptrdiff_t>(c) * from, from,
-                      target + toOffset + static_cast<ptrdiff_t>(c), to, height, width);
+        const T* in = source + fromOffset + static_cast<ptrdiff_t>(c) * from;
+        T* out = target + toOffset + static_cast<ptrdiff_t>(c);
+        for (size_t r = 0; r < height; r += kTile) {
+          transposeTile(in + r, from, out + static_cast<ptrdiff_t>(r) * to, to,
+                        height - r < kTile ? height - r : kTile, width, wide);
+        }
       }
     });
   });

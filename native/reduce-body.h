@@ -19,7 +19,6 @@ SPILLWAY_BODY size_t grainOf(size_t elementsPerItem) {
 // out[j] = x[0][j] + x[1][j] + …, rows ascending, for `columns` <= 64.
 SPILLWAY_BODY void sumColumns(const float* x, size_t rows, size_t stride, size_t columns,
                               double* out) {
-  double rest[16];
   if (columns == kSumColumns) {
     D16 s0 = splatD(0.0), s1 = s0, s2 = s0, s3 = s0;
     for (size_t r = 0; r < rows; ++r) {
@@ -39,6 +38,7 @@ SPILLWAY_BODY void sumColumns(const float* x, size_t rows, size_t stride, size_t
     const size_t n = columns - c < 16 ? columns - c : 16;
     D16 s = splatD(0.0);
     for (size_t r = 0; r < rows; ++r) s = s + widen(get(x + r * stride + c, n));
+    double rest[16];
     storeD(rest, s);
     for (size_t i = 0; i < n; ++i) out[c + i] = rest[i];
   }
@@ -121,6 +121,32 @@ SPILLWAY_BODY float extremeOf(const float* x, size_t count) {
   return lanes[0];
 }
 
+// The extremes of `columns` <= 64 columns over `rows` >= 1 rows.
+template <class Pick>
+SPILLWAY_BODY void extremeColumns(const float* x, size_t rows, size_t stride, size_t columns,
+                                  float* out) {
+  if (columns == kSumColumns) {
+    F16 b0 = load(x), b1 = load(x + 16), b2 = load(x + 32), b3 = load(x + 48);
+    for (size_t r = 1; r < rows; ++r) {
+      const float* row = x + r * stride;
+      b0 = Pick::of(b0, load(row));
+      b1 = Pick::of(b1, load(row + 16));
+      b2 = Pick::of(b2, load(row + 32));
+      b3 = Pick::of(b3, load(row + 48));
+    }
+    store(out, b0);
+    store(out + 16, b1);
+    store(out + 32, b2);
+    store(out + 48, b3);
+    return;
+  }
+  forLanes(0, columns, [&](size_t c, size_t n) {
+    F16 best = get(x + c, n);
+    for (size_t r = 1; r < rows; ++r) best = Pick::of(best, get(x + r * stride + c, n));
+    put(out + c, best, n);
+  });
+}
+
 // args [x, out, outer, reduced, inner]; NaN where one is among the values or there are none.
 template <class Pick>
 void runExtreme(KernelCall& call) {
@@ -137,22 +163,21 @@ void runExtreme(KernelCall& call) {
     });
     return;
   }
-  const size_t blocks = (inner + 15) / 16;
-  call.pool.parallelFor(outer * blocks, grainOf(16 * reduced), [&](size_t begin, size_t end) {
+  const size_t blocks = (inner + kSumColumns - 1) / kSumColumns;
+  const size_t grain = grainOf(kSumColumns * reduced);
+  call.pool.parallelFor(outer * blocks, grain, [&](size_t begin, size_t end) {
     for (size_t item = begin; item < end; ++item) {
-      const size_t o = item / blocks, c = item % blocks * 16;
-      const size_t n = inner - c < 16 ? inner - c : 16;
-      const float* column = x + o * reduced * inner + c;
-      F16 best = get(column, n);
-      for (size_t r = 1; r < reduced; ++r) best = Pick::of(best, get(column + r * inner, n));
-      put(out + o * inner + c, best, n);
+      const size_t o = item / blocks, c = item % blocks * kSumColumns;
+      const size_t columns = inner - c < kSumColumns ? inner - c : kSumColumns;
+      extremeColumns<Pick>(x + o * reduced * inner + c, reduced, inner, columns,
+                           out + o * inner + c);
     }
   });
 }
 void maxFloat(KernelCall& call) { runExtreme<Largest>(call); }
 void minFloat(KernelCall& call) { runExtreme<Smallest>(call); }
 
-// args [x, out, rows, columns]; out = e^(x - m) / sum over each row, m its largest value.
+// args [x, out, rows, columns]; out = e^(x - m) * (1 / sum) over each row, m its largest value.
 void softmaxFloat(KernelCall& call) {
   const float* x = call.ptr<float>(0);
   float* out = call.ptr<float>(1);
@@ -162,11 +187,14 @@ void softmaxFloat(KernelCall& call) {
       const float* from = x + r * columns;
       float* to = out + r * columns;
       const F16 largest = splat(maxOf(from, columns));
+      D16 lanes = splatD(0.0);
       forLanes(0, columns, [&](size_t i, size_t n) {
-        put(to + i, exp(get(from + i, n) - largest), n);
+        const F16 e = exp(get(from + i, n) - largest);
+        put(to + i, e, n);
+        lanes = lanes + widen(select(firstLanes(n), e, splat(0.0f)));
       });
-      const F16 sum = splat(float(sumOf(to, columns)));
-      forLanes(0, columns, [&](size_t i, size_t n) { put(to + i, get(to + i, n) / sum, n); });
+      const F16 factor = splat(float(1.0 / sumLanes(lanes)));
+      forLanes(0, columns, [&](size_t i, size_t n) { put(to + i, get(to + i, n) * factor, n); });
     }
   });
 }

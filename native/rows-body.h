@@ -9,7 +9,9 @@ namespace SPILLWAY_SIMD {
 void sumRows(const float* x, const int32_t* order, size_t count, size_t columns, float* out) {
   forLanes(0, columns, [&](size_t c, size_t n) {
     D16 sum = splatD(0.0);
-    for (size_t k = 0; k < count; ++k) sum = sum + widen(get(x + size_t(order[k]) * columns + c, n));
+    for (size_t k = 0; k < count; ++k) {
+      sum = sum + widen(get(x + size_t(order[k]) * columns + c, n));
+    }
     put(out + c, narrow(sum), n);
   });
 }

@@ -44,7 +44,7 @@ interface UnaryCase {
 
 const softplus = (x: number): number => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
 
-/** Bounds are what an exhaustive search found, rounded up; all far below 4. */
+/** Bounds are what a search over four million bit patterns found, rounded up; all below 4. */
 const UNARY: readonly UnaryCase[] = [
   { kernel: tf.Abs, of: Math.abs, ulp: 0 },
   { kernel: tf.Neg, of: (x) => -x, ulp: 0 },

@@ -1,6 +1,6 @@
 /**
  * @file Runs one tfjs kernel on the `cpu` backend or on `native`, and measures how far apart
- * numbers are. A run that leaves a tensor behind fails.
+ * numbers are. A run that leaves a tensor behind, or falls back to `cpu`, fails.
  */
 import * as tf from '@tensorflow/tfjs-core';
 import type { KernelBackend, NamedAttrMap, NamedTensorMap } from '@tensorflow/tfjs-core';
@@ -31,12 +31,12 @@ export interface Value {
 }
 
 /** The reference backend. */
-export const cpu: Place = { name: CPU_BACKEND_NAME as 'cpu', backend: cpuBackend() };
+export const cpu: Place = { name: CPU_BACKEND_NAME, backend: cpuBackend() };
 
 /** A native backend of its own. */
 export function nativePlace(threads: number): Place {
   const backend = new NativeBackend({ budgetBytes: 2 ** 26, threads });
-  return { name: NATIVE_BACKEND_NAME as 'native', backend };
+  return { name: NATIVE_BACKEND_NAME, backend };
 }
 
 /** The native backend of most tests. */
@@ -64,23 +64,30 @@ export function run(
 ): Value[] {
   return withBackend(place.name, place.backend, () => {
     const before = tf.memory();
-    const tensors = tf.tidy(() => {
-      const made = Object.entries(inputs).map(([name, { data, shape, dtype }]) => [
-        name,
-        tf.tensor(data, [...shape], dtype),
-      ]) as [string, tf.Tensor][];
+    const tensors = tf.tidy((): tf.Tensor | tf.Tensor[] => {
+      const made = Object.entries(inputs).map(
+        ([name, { data, shape, dtype }]): [string, tf.Tensor] => [
+          name,
+          tf.tensor(data, [...shape], dtype),
+        ],
+      );
       const operands = Array.isArray(inputs)
         ? (made.map(([, tensor]) => tensor) as unknown as NamedTensorMap)
         : Object.fromEntries(made);
-      return tf.engine().runKernel(kernelName, operands, attrs as NamedAttrMap);
-    }) as tf.Tensor | tf.Tensor[];
+      return tf
+        .engine()
+        .runKernel<tf.Tensor | tf.Tensor[]>(kernelName, operands, attrs as NamedAttrMap);
+    });
     const list = Array.isArray(tensors) ? tensors : [tensors];
     const values = list.map((tensor) => ({
-      data: tensor.dataSync().slice() as NativeArray,
+      data: tensor.dataSync().slice(),
       shape: tensor.shape,
       dtype: tensor.dtype as NativeDtype,
     }));
     tf.dispose(list);
+    if (place.backend instanceof NativeBackend) {
+      expect([...place.backend.fallbackCounts], 'kernels that ran elsewhere').toEqual([]);
+    }
     const after = tf.memory();
     expect(after.numTensors, `${kernelName} on ${place.name} keeps tensors`).toBe(
       before.numTensors,

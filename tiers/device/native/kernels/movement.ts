@@ -77,8 +77,7 @@ function stridedSlice(
     attrs.shrinkAxisMask,
   );
   if (info.isIdentity) return backend.alias(x, info.finalShape);
-  const shape = tf.slice_util.computeOutShape(info.begin, info.end, info.strides);
-  const sparse = sliceTensor(backend, x, info.begin, shape, info.strides);
+  const sparse = sliceTensor(backend, x, info.begin, info.finalShapeSparse, info.strides);
   const result = backend.alias(sparse, info.finalShape);
   backend.disposeData(sparse.dataId);
   return result;
