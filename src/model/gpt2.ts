@@ -9,15 +9,14 @@
  */
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
-import { mergeHeads, splitHeads } from './attention-heads.js';
 import type { Block, DenseBlock, ParamSpec, Params } from './block.js';
 import { matrixSpec, tensorOf, vectorSpec } from './block-params.js';
 import type { Gpt2Config } from './gpt2-config.js';
-import { causalAttention } from './ops/causal-attention.js';
 import { geluNew } from './ops/gelu-new.js';
 import { layerNorm } from './ops/layer-norm.js';
 import { linear } from './ops/linear.js';
 import { residualAdd } from './ops/residual-add.js';
+import { joinedAttention } from './ops/self-attention.js';
 import { tokenEmbedding } from './token-embedding.js';
 import { vocabularyHead } from './vocabulary-head.js';
 
@@ -102,13 +101,12 @@ function attention(
   params: Params,
   prefix: string,
   x: Tensor,
-  shape: readonly [number, number],
+  [batch, length]: readonly [number, number],
   { heads, epsilon }: Gpt2Config,
 ): Tensor {
   const normed = normRows(params, `${prefix}ln_1`, x, epsilon);
-  const joined = conv1d(params, `${prefix}attn.c_attn`, normed);
-  const [q, k, v] = tf.split(joined, 3, 1).map((part) => splitHeads(part, shape, heads));
-  return conv1d(params, `${prefix}attn.c_proj`, mergeHeads(causalAttention(q!, k!, v!)));
+  const qkv = conv1d(params, `${prefix}attn.c_attn`, normed);
+  return conv1d(params, `${prefix}attn.c_proj`, joinedAttention(qkv, { batch, length, heads }));
 }
 
 /** Feed-forward part of rows x [N, C], residual not added. */

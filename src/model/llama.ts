@@ -9,15 +9,13 @@
  */
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
-import { mergeHeads, splitHeads } from './attention-heads.js';
 import type { Block, DenseBlock, ParamSpec, Params } from './block.js';
 import { matrixSpec, tensorOf, vectorSpec } from './block-params.js';
 import type { LlamaConfig } from './llama-config.js';
-import { causalAttention } from './ops/causal-attention.js';
 import { linear } from './ops/linear.js';
 import { residualAdd } from './ops/residual-add.js';
 import { rmsNorm } from './ops/rms-norm.js';
-import { rotary } from './ops/rotary.js';
+import { rowAttention } from './ops/self-attention.js';
 import { swiglu } from './ops/swiglu.js';
 import { tokenEmbedding } from './token-embedding.js';
 import { vocabularyHead } from './vocabulary-head.js';
@@ -95,16 +93,15 @@ function attention(
   params: Params,
   prefix: string,
   x: Tensor,
-  shape: readonly [number, number],
-  { heads, keyHeads, epsilon, ropeTheta }: LlamaConfig,
+  [batch, length]: readonly [number, number],
+  { heads, keyHeads, epsilon, ropeTheta: theta }: LlamaConfig,
 ): Tensor {
   const normed = rmsNorm(x, tensorOf(params, `${prefix}input_layernorm.weight`), epsilon);
-  const project = (name: string, count: number): Tensor =>
-    splitHeads(project2d(params, `${prefix}self_attn.${name}_proj.weight`, normed), shape, count);
-  const q = rotary(project('q', heads), ropeTheta);
-  const k = rotary(project('k', keyHeads), ropeTheta);
-  const merged = mergeHeads(causalAttention(q, k, project('v', keyHeads)));
-  return project2d(params, `${prefix}self_attn.o_proj.weight`, merged);
+  const project = (name: string): Tensor =>
+    project2d(params, `${prefix}self_attn.${name}_proj.weight`, normed);
+  const shape = { batch, length, heads, keyHeads, theta };
+  const attended = rowAttention([project('q'), project('k'), project('v')], shape);
+  return project2d(params, `${prefix}self_attn.o_proj.weight`, attended);
 }
 
 /** Feed-forward part of rows x [N, C], residual not added. */

@@ -1,12 +1,14 @@
 // Goal: each fused kernel computes its formula in float64, with one set of bits on every instruction
 // set and number of threads.
+import * as tf from '@tensorflow/tfjs-core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FUSED, type AttentionAttrs } from '../../tiers/device/native/kernels/fused-names.js';
+import { registerNativeKernels } from '../../tiers/device/native/kernels/index.js';
 import { native } from '../../tiers/native/binding.js';
 import { relativeError } from '../model/fixture-model.js';
 import { attentionReference, planesOf, positions } from './attention-reference.js';
-import { runImmediately, type ArrayOperand, type RunPlace } from './immediate-backend.js';
+import { runFused, type ArrayOperand, type RunPlace } from './native-fused-run.js';
 import { bitsOf, randomValues } from './tfjs-setup.js';
 
 const addon = native();
@@ -30,7 +32,7 @@ function floatsOf(inputs: Inputs, name: string): Float64Array {
 function sameEverywhere(name: string, inputs: Inputs, attrs: object = {}): Float32Array[] {
   const [first, ...rest] = PLACES.map((place) => ({
     place,
-    outputs: runImmediately(name, inputs, attrs, place),
+    outputs: runFused(name, inputs, attrs, place),
   }));
   for (const { place, outputs } of rest) {
     outputs.forEach(({ values }, index) => {
@@ -42,6 +44,14 @@ function sameEverywhere(name: string, inputs: Inputs, attrs: object = {}): Float
   }
   return first!.outputs.map(({ values }) => values);
 }
+
+it.skipIf(addon === undefined)('every fused kernel that the models ask for is registered', () => {
+  registerNativeKernels();
+  const missing = Object.values(FUSED).filter(
+    (name) => (tf.getKernel(name, 'native') as tf.KernelConfig | undefined) === undefined,
+  );
+  expect(missing).toEqual([]);
+});
 
 interface AttentionCase extends AttentionAttrs {
   readonly seed: number;
@@ -76,14 +86,11 @@ function attentionInputs(attrs: AttentionCase): Inputs {
 function attentionErrors(attrs: AttentionCase): Record<string, number> {
   const { layout, batch, length, heads, keyHeads, width, seed } = attrs;
   const inputs = attentionInputs(attrs);
-  const [output, lse] = runImmediately(FUSED.attention, inputs, attrs, HERE);
+  const [output, lse] = runFused(FUSED.attention, inputs, attrs, HERE);
   const dy: ArrayOperand = operand(output!.shape, seed + 3);
-  const gradients = runImmediately(
-    FUSED.attentionGrad,
-    { ...inputs, output, lse, dy },
-    attrs,
-    HERE,
-  ).map(({ values }) => values);
+  const gradients = runFused(FUSED.attentionGrad, { ...inputs, output, lse, dy }, attrs, HERE).map(
+    ({ values }) => values,
+  );
   const joined = layout === 'joined';
   const planes = (tensors: readonly Float32Array[]): Float64Array[] =>
     [heads, keyHeads, keyHeads].map((own, index) => {
@@ -164,12 +171,12 @@ describe.skipIf(addon === undefined)('causal attention', () => {
       seed: 5,
     };
     const inputs = attentionInputs(attrs);
-    const [before] = runImmediately(FUSED.attention, inputs, attrs, HERE);
+    const [before] = runFused(FUSED.attention, inputs, attrs, HERE);
     // Document 0 is tokens 0 … 74.
     inputs['q']!.values.fill(30, 0, 75 * 32);
     inputs['k']!.values.fill(-40, 0, 75 * 16);
     inputs['v']!.values.fill(1e6, 0, 75 * 16);
-    const [after] = runImmediately(FUSED.attention, inputs, attrs, HERE);
+    const [after] = runFused(FUSED.attention, inputs, attrs, HERE);
     const second = (values: Float32Array): Int32Array => bitsOf(values.subarray(75 * 32));
     expect(second(after!.values)).toEqual(second(before!.values));
     expect(after!.values[0]).not.toBe(before!.values[0]);
@@ -188,7 +195,7 @@ describe.skipIf(addon === undefined)('causal attention', () => {
     };
     const inputs = attentionInputs(attrs);
     inputs['k']!.values[70 * 8 + 3] = NaN;
-    const [output] = runImmediately(FUSED.attention, inputs, attrs, HERE);
+    const [output] = runFused(FUSED.attention, inputs, attrs, HERE);
     const broken = Array.from({ length: 100 }, (_, t) => Number.isNaN(output!.values[t * 8]));
     expect(broken).toEqual(broken.map((_, t) => t >= 70));
   });
@@ -265,7 +272,7 @@ describe.skipIf(addon === undefined)('norms', () => {
     const run = (name: string, inputs: Inputs, attrs: object = {}): Float32Array[] =>
       everywhere
         ? sameEverywhere(name, inputs, attrs)
-        : runImmediately(name, inputs, attrs, HERE).map(({ values }) => values);
+        : runFused(name, inputs, attrs, HERE).map(({ values }) => values);
     const inputs: Inputs = {
       x: operand([rows, width], seed, 3),
       weight: operand([width], seed + 1),
@@ -365,8 +372,8 @@ describe.skipIf(addon === undefined).each(ACTIVATIONS)('$name', (activation) => 
         (length, seed, factor) => {
           const inputs = inputsOf(length, seed, factor);
           const { dy, ...xs } = inputs;
-          const [y] = runImmediately(forward, xs, {}, HERE);
-          const gradients = runImmediately(backward, { dy, ...xs }, {}, HERE);
+          const [y] = runFused(forward, xs, {}, HERE);
+          const gradients = runFused(backward, { dy, ...xs }, {}, HERE);
           for (let i = 0; i < length; i += 1) {
             const point = pointOf(inputs, i);
             // 2e-6 of the scale of the inputs: values that cancel are as far off as their parts.
@@ -392,7 +399,7 @@ describe.skipIf(addon === undefined).each(ACTIVATIONS)('$name', (activation) => 
     const values = Float32Array.of(NaN, -1e30, 1e30);
     const x = { shape: [3], values };
     const inputs = Object.fromEntries(operands.map((name) => [name, x]));
-    const [y] = runImmediately(forward, inputs, {}, HERE);
+    const [y] = runFused(forward, inputs, {}, HERE);
     expect(y!.values[0]).toBeNaN();
     expect(Math.abs(y!.values[1]!)).toBeLessThan(1);
     expect(y!.values[2]).toBe(operands.length === 2 ? Infinity : Math.fround(1e30));
@@ -420,7 +427,7 @@ describe.skipIf(addon === undefined)('rotary embedding', () => {
     (rows, length, width, perPosition) => {
       const given = inputs(rows, length, width);
       const attrs = { width, length, rowsPerPosition: perPosition, direction: -1 };
-      const [actual] = runImmediately(FUSED.rotary, given, attrs, HERE);
+      const [actual] = runFused(FUSED.rotary, given, attrs, HERE);
       const [x, table] = [floatsOf(given, 'x'), floatsOf(given, 'table')];
       const half = width / 2;
       const expected = x.map((value, index) => {
@@ -490,7 +497,7 @@ describe.skipIf(addon === undefined)('cross-entropy in tiles', () => {
           const [largest, total, target] = carry;
           const part = tileOf(logits, firstRow, Math.min(tile, vocab - firstRow));
           const inputs = { logits: part, largest, total, target, labels };
-          carry = runImmediately(FUSED.lossTile, inputs, { firstToken: 0, firstRow }, HERE);
+          carry = runFused(FUSED.lossTile, inputs, { firstToken: 0, firstRow }, HERE);
         }
         const lse = Float32Array.from(
           { length: rows },
@@ -500,7 +507,7 @@ describe.skipIf(addon === undefined)('cross-entropy in tiles', () => {
           const part = tileOf(logits, firstRow, Math.min(tile, vocab - firstRow));
           const inputs = { logits: part, lse: { shape: [rows], values: lse }, labels };
           const attrs = { firstToken: 0, firstRow, scale: 0.5 };
-          const [gradient] = runImmediately(FUSED.lossTileGrad, inputs, attrs, HERE);
+          const [gradient] = runFused(FUSED.lossTileGrad, inputs, attrs, HERE);
           for (let row = 0; row < rows; row += 1) {
             const last = row % length === length - 1;
             const label = last ? -100 : labels.values[row + 1]!;

@@ -9,9 +9,11 @@ import { linear } from '../../src/model/ops/linear.js';
 import { residualAdd } from '../../src/model/ops/residual-add.js';
 import { rmsNorm } from '../../src/model/ops/rms-norm.js';
 import { rotary } from '../../src/model/ops/rotary.js';
+import { joinedAttention, rowAttention } from '../../src/model/ops/self-attention.js';
 import { swiglu } from '../../src/model/ops/swiglu.js';
 import { vjp } from '../../tiers/device/tape.js';
-import { randomTensor, useCpuBackend } from '../device/tfjs-setup.js';
+import { randomTensor } from '../device/tfjs-setup.js';
+import { BACKENDS, useBackend } from './backends.js';
 import { relativeError } from './fixture-model.js';
 
 const TOLERANCE = 3e-6;
@@ -24,8 +26,6 @@ interface Case {
   readonly coarse: Formula;
   readonly plain: Formula;
 }
-
-useCpuBackend();
 
 /** Attention by the whole score matrix, keys repeated for their group of query heads. */
 function plainAttention(q: Tensor, k: Tensor, v: Tensor): Tensor {
@@ -172,7 +172,11 @@ function evaluate(formula: Formula, xs: readonly Tensor[]): Float32Array[] {
   return arrays;
 }
 
-describe.each(CASES)('$name', ({ shapes, coarse, plain }) => {
+const EVERYWHERE = BACKENDS.flatMap((backend) => CASES.map((each) => ({ ...each, backend })));
+
+describe.each(EVERYWHERE)('$name on $backend', ({ shapes, coarse, plain, backend }) => {
+  useBackend(backend);
+
   it('has the values and gradients of the plain formula', () => {
     const xs = shapes.map((shape, index) => randomTensor(shape, index + 1));
     const actual = evaluate(coarse, xs);
@@ -197,5 +201,89 @@ describe.each(CASES)('$name', ({ shapes, coarse, plain }) => {
     const after = tf.memory();
     tf.dispose(xs);
     expect([after.numTensors, after.numBytes]).toEqual([before.numTensors, before.numBytes]);
+  });
+});
+
+describe.each(BACKENDS)('attention of documents on %s', (backend) => {
+  useBackend(backend);
+
+  it.each([
+    ['short', 2, 20],
+    ['beyond one chunk', 1, 150],
+  ])('equals attention of each document alone (%s)', (_title, batch, length) => {
+    const [heads, keyHeads, width] = [4, 2, 6];
+    const cut = Math.floor(length / 3);
+    const shapes = [heads, keyHeads, keyHeads].map((own) => [batch, own, length, width]);
+    const xs = shapes.map((shape, index) => randomTensor(shape, index + 1));
+    const ids = Int32Array.from({ length: batch * length }, (_, index) =>
+      index % length < cut ? 3 : 8,
+    );
+    const documents = tf.tensor2d(ids, [batch, length], 'int32');
+    const together = evaluate((q, k, v) => causalAttention(q, k, v, documents), xs);
+    const apart = evaluate((...qkv) => {
+      const parts = [
+        [0, cut],
+        [cut, length - cut],
+      ].map(([first, count]) => {
+        const [q, k, v] = qkv.map((x) =>
+          tf.slice(x, [0, 0, first!, 0], [batch, x.shape[1]!, count!, width]),
+        );
+        return plainAttention(q!, k!, v!);
+      });
+      return tf.concat(parts, 2);
+    }, xs);
+    tf.dispose([xs, documents]);
+    together.forEach((values, index) => {
+      expect(relativeError(values, apart[index]!), `result ${index}`).toBeLessThan(TOLERANCE);
+    });
+  });
+});
+
+/** Rows [B·T, H·D] of x [B, H, T, D]. */
+function asRows(x: Tensor): Tensor {
+  const [batch, heads, length, width] = x.shape as [number, number, number, number];
+  return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch * length, heads * width]);
+}
+
+describe.each(BACKENDS)('attention of rows on %s', (backend) => {
+  useBackend(backend);
+  const shape = { batch: 2, length: 70, heads: 4, keyHeads: 2 };
+  const width = 6;
+  const compare = (actual: Formula, expected: Formula, xs: Tensor[]): void => {
+    const results = [actual, expected].map((formula) => evaluate(formula, xs));
+    tf.dispose(xs);
+    results[0]!.forEach((values, index) => {
+      const error = relativeError(values, results[1]![index]!);
+      expect(error, `result ${index}`).toBeLessThan(TOLERANCE);
+    });
+  };
+  const planes = (x: Tensor, heads: number): Tensor =>
+    tf.transpose(tf.reshape(x, [shape.batch, shape.length, heads, width]), [0, 2, 1, 3]);
+
+  it('with rotary positions equals the plain formulas one after the other', () => {
+    const theta = 1000;
+    compare(
+      (q, k, v) => rowAttention([q, k, v], { ...shape, theta }),
+      (q, k, v) =>
+        asRows(
+          plainAttention(
+            plainRotary(planes(q, 4), theta),
+            plainRotary(planes(k, 2), theta),
+            planes(v, 2),
+          ),
+        ),
+      [4, 2, 2].map((heads, index) => randomTensor([140, heads * width], index + 1)),
+    );
+  });
+
+  it('joined in one tensor equals the plain formula on its parts', () => {
+    compare(
+      (qkv) => joinedAttention(qkv, shape),
+      (qkv) => {
+        const [q, k, v] = tf.split(qkv, 3, 1).map((part) => planes(part, 4));
+        return asRows(plainAttention(q!, k!, v!));
+      },
+      [randomTensor([140, 3 * 4 * width], 5)],
+    );
   });
 });

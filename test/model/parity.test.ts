@@ -2,7 +2,8 @@
 import * as tf from '@tensorflow/tfjs-core';
 import { describe, expect, it } from 'vitest';
 import type { Block, TiledBlock } from '../../src/model/block.js';
-import { useCpuBackend } from '../device/tfjs-setup.js';
+import { NativeBackend } from '../../tiers/device/native/native-backend.js';
+import { BACKENDS, useBackend } from './backends.js';
 import { chainLogits, runChain } from './block-chain.js';
 import {
   batchOf,
@@ -14,8 +15,6 @@ import {
 } from './fixture-model.js';
 
 const TOLERANCE = 1e-5;
-
-useCpuBackend();
 
 /** The chain with a head of several tiles, the last one smaller. */
 function withTileRows(blocks: readonly Block[], tileRows: number): Block[] {
@@ -42,7 +41,11 @@ function compareGradients(fixture: FixtureModel, blocks: readonly Block[]): void
   }
 }
 
-describe.each(FIXTURES)('%s', (name) => {
+const CASES = BACKENDS.flatMap((backend) => FIXTURES.map((name) => [name, backend] as const));
+
+describe.each(CASES)('%s on %s', (name, backend) => {
+  useBackend(backend);
+
   it('has the logits of float64 torch', async () => {
     const fixture = await loadFixture(name);
     const params = weightTensors(fixture);
@@ -70,5 +73,15 @@ describe.each(FIXTURES)('%s', (name) => {
     const after = tf.memory();
     tf.dispose(params);
     expect([after.numTensors, after.numBytes]).toEqual([before.numTensors, before.numBytes]);
+  });
+
+  it.runIf(backend === 'native')('runs every kernel in C++', async () => {
+    const fixture = await loadFixture(name);
+    const params = weightTensors(fixture);
+    runChain(fixture.model.blocks, params, batchOf(fixture.reference), 1);
+    tf.dispose(params);
+    const used = tf.backend();
+    expect(used).toBeInstanceOf(NativeBackend);
+    expect(used).toHaveProperty('fallbackCounts', new Map());
   });
 });

@@ -1,10 +1,11 @@
 // Goal: the tiled head equals the plain cross-entropy over many tiles and token chunks.
 import * as tf from '@tensorflow/tfjs-core';
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { BlockAux, MicroBatch } from '../../src/model/block.js';
 import { languageModelBatch } from '../../src/model/language-model-batch.js';
 import { headTileRows, vocabularyHead } from '../../src/model/vocabulary-head.js';
-import { randomTensor, useCpuBackend } from '../device/tfjs-setup.js';
+import { randomTensor } from '../device/tfjs-setup.js';
+import { BACKENDS, useBackend } from './backends.js';
 import { runChain } from './block-chain.js';
 import { relativeError } from './fixture-model.js';
 
@@ -12,8 +13,6 @@ const VOCAB = 70;
 const WIDTH = 6;
 /** More tokens than one chunk of 1024. */
 const [BATCH, LENGTH] = [2, 600];
-
-useCpuBackend();
 
 function head(tileRows: number): ReturnType<typeof vocabularyHead> {
   const block = vocabularyHead({
@@ -45,79 +44,83 @@ function batch(): MicroBatch {
   return languageModelBatch({ inputIds, labels, batchSize: BATCH, length: LENGTH });
 }
 
-// 70 rows in tiles of 23 leave a tile of one row.
-it.each([32, 23])('in tiles of %i rows has the losses and gradients of a softmax', (tileRows) => {
-  const params = {
-    x: tf.mul(randomTensor([BATCH, LENGTH, WIDTH], 1), 3),
-    w: tf.mul(randomTensor([VOCAB, WIDTH], 2), 3),
-  };
-  const { fields } = batch();
-  const result = runChain([input, head(tileRows)], params, batch(), 0.25);
-  const x = params.x.dataSync();
-  const w = params.w.dataSync();
-  const losses = new Float64Array(BATCH * LENGTH);
-  const dx = new Float64Array(x.length);
-  const dw = new Float64Array(w.length);
-  for (let n = 0; n < losses.length; n += 1) {
-    const label = n % LENGTH === LENGTH - 1 ? -100 : fields['labels']!.data[n + 1]!;
-    if (label === -100) continue;
-    const logits = Array.from({ length: VOCAB }, (_, v) => {
-      let dot = 0;
-      for (let c = 0; c < WIDTH; c += 1) dot += x[n * WIDTH + c]! * w[v * WIDTH + c]!;
-      return dot;
-    });
-    const largest = Math.max(...logits);
-    const total = logits.reduce((sum, logit) => sum + Math.exp(logit - largest), 0);
-    losses[n] = largest + Math.log(total) - logits[label]!;
-    logits.forEach((logit, v) => {
-      const slope = 0.25 * (Math.exp(logit - largest) / total - (v === label ? 1 : 0));
-      for (let c = 0; c < WIDTH; c += 1) {
-        dx[n * WIDTH + c]! += slope * w[v * WIDTH + c]!;
-        dw[v * WIDTH + c]! += slope * x[n * WIDTH + c]!;
-      }
-    });
-  }
-  tf.dispose(params);
-  expect(relativeError(result.losses, losses)).toBeLessThan(2e-6);
-  expect(relativeError(result.gradients.get('x')!, dx)).toBeLessThan(2e-6);
-  expect(relativeError(result.gradients.get('w')!, dw)).toBeLessThan(2e-6);
-});
+describe.each(BACKENDS)('on %s', (backend) => {
+  useBackend(backend);
 
-it('handles logits far beyond the range of exp', () => {
-  const params = {
-    x: tf.mul(randomTensor([BATCH, LENGTH, WIDTH], 1), 100),
-    w: tf.mul(randomTensor([VOCAB, WIDTH], 2), 100),
-  };
-  const { losses, gradients } = runChain([input, head(VOCAB)], params, batch(), 1);
-  tf.dispose(params);
-  expect(losses.every((loss) => Number.isFinite(loss) && loss >= 0)).toBe(true);
-  expect(Math.max(...losses)).toBeGreaterThan(1000);
-  expect([...gradients.values()].every((values) => values.every(Number.isFinite))).toBe(true);
-});
+  // 70 rows in tiles of 23 leave a tile of one row.
+  it.each([32, 23])('in tiles of %i rows has the losses and gradients of a softmax', (tileRows) => {
+    const params = {
+      x: tf.mul(randomTensor([BATCH, LENGTH, WIDTH], 1), 3),
+      w: tf.mul(randomTensor([VOCAB, WIDTH], 2), 3),
+    };
+    const { fields } = batch();
+    const result = runChain([input, head(tileRows)], params, batch(), 0.25);
+    const x = params.x.dataSync();
+    const w = params.w.dataSync();
+    const losses = new Float64Array(BATCH * LENGTH);
+    const dx = new Float64Array(x.length);
+    const dw = new Float64Array(w.length);
+    for (let n = 0; n < losses.length; n += 1) {
+      const label = n % LENGTH === LENGTH - 1 ? -100 : fields['labels']!.data[n + 1]!;
+      if (label === -100) continue;
+      const logits = Array.from({ length: VOCAB }, (_, v) => {
+        let dot = 0;
+        for (let c = 0; c < WIDTH; c += 1) dot += x[n * WIDTH + c]! * w[v * WIDTH + c]!;
+        return dot;
+      });
+      const largest = Math.max(...logits);
+      const total = logits.reduce((sum, logit) => sum + Math.exp(logit - largest), 0);
+      losses[n] = largest + Math.log(total) - logits[label]!;
+      logits.forEach((logit, v) => {
+        const slope = 0.25 * (Math.exp(logit - largest) / total - (v === label ? 1 : 0));
+        for (let c = 0; c < WIDTH; c += 1) {
+          dx[n * WIDTH + c]! += slope * w[v * WIDTH + c]!;
+          dw[v * WIDTH + c]! += slope * x[n * WIDTH + c]!;
+        }
+      });
+    }
+    tf.dispose(params);
+    expect(relativeError(result.losses, losses)).toBeLessThan(2e-6);
+    expect(relativeError(result.gradients.get('x')!, dx)).toBeLessThan(2e-6);
+    expect(relativeError(result.gradients.get('w')!, dw)).toBeLessThan(2e-6);
+  });
 
-it('refuses a label outside the vocabulary and names it', () => {
-  const data = Int32Array.of(1, VOCAB);
-  const labels = { data, shape: [1, 2] };
-  const aux: BlockAux = {
-    fields: { labels, input_ids: labels },
-    tensors: {},
-    lossScale: 1,
-    seed: 0,
-    step: 0,
-    microBatch: 0,
-    block: 0,
-  };
-  const h = tf.zeros([2, WIDTH]);
-  let caught: unknown;
-  try {
-    head(32).begin([h], aux);
-  } catch (error) {
-    caught = error;
-  }
-  h.dispose();
-  expect(caught).toMatchObject({
-    code: 'TOKEN_OUT_OF_RANGE',
-    facts: { label: VOCAB, vocabSize: VOCAB, index: 1 },
+  it('handles logits far beyond the range of exp', () => {
+    const params = {
+      x: tf.mul(randomTensor([BATCH, LENGTH, WIDTH], 1), 100),
+      w: tf.mul(randomTensor([VOCAB, WIDTH], 2), 100),
+    };
+    const { losses, gradients } = runChain([input, head(VOCAB)], params, batch(), 1);
+    tf.dispose(params);
+    expect(losses.every((loss) => Number.isFinite(loss) && loss >= 0)).toBe(true);
+    expect(Math.max(...losses)).toBeGreaterThan(1000);
+    expect([...gradients.values()].every((values) => values.every(Number.isFinite))).toBe(true);
+  });
+
+  it('refuses a label outside the vocabulary and names it', () => {
+    const data = Int32Array.of(1, VOCAB);
+    const labels = { data, shape: [1, 2] };
+    const aux: BlockAux = {
+      fields: { labels, input_ids: labels },
+      tensors: {},
+      lossScale: 1,
+      seed: 0,
+      step: 0,
+      microBatch: 0,
+      block: 0,
+    };
+    const h = tf.zeros([2, WIDTH]);
+    let caught: unknown;
+    try {
+      head(32).begin([h], aux);
+    } catch (error) {
+      caught = error;
+    }
+    h.dispose();
+    expect(caught).toMatchObject({
+      code: 'TOKEN_OUT_OF_RANGE',
+      facts: { label: VOCAB, vocabSize: VOCAB, index: 1 },
+    });
   });
 });
 

@@ -17,6 +17,7 @@ import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor, Tensor4D } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
 import { consume } from './consume.js';
+import { fusedAttention, hasFusedAttention } from './fused-attention.js';
 
 /** Query rows per chunk: at T = 1024 the temporaries are an eighth of the full score matrix. */
 const QUERY_ROWS = 128;
@@ -83,14 +84,27 @@ function causalMask({ first, rows }: Chunk): Tensor {
   ]);
 }
 
+/** [B, 1, rows, keys]: 0 where query and key are of one document, else MASKED. */
+function documentMask(documents: Tensor, { batch, rows, first }: Chunk): Tensor {
+  const queries = tf.slice(documents, [0, first], [batch, rows]);
+  const keys = tf.slice(documents, [0, 0], [batch, first + rows]);
+  const differs = tf.notEqual(tf.expandDims(queries, 2), tf.expandDims(keys, 1));
+  return tf.expandDims(tf.mul(tf.cast(differs, 'float32'), MASKED), 1);
+}
+
 /** Masked scaled scores of the chunk, [B·Hkv, group·rows, keys]. */
-function scoresOf(q: Tensor, k: Tensor, chunk: Chunk): Tensor {
+function scoresOf(q: Tensor, k: Tensor, documents: Tensor | undefined, chunk: Chunk): Tensor {
   const { batch, keyHeads, group, rows, width, first } = chunk;
   return tf.tidy(() => {
     const scaled = tf.mul(queryRows(q, chunk), 1 / Math.sqrt(width));
     const products = tf.matMul(scaled, seenRows(k, chunk), false, true);
-    const perRow = tf.reshape(products, [batch * keyHeads * group, rows, first + rows]);
-    return tf.reshape(tf.add(perRow, causalMask(chunk)), products.shape);
+    const perHead = tf.reshape(products, [batch, keyHeads * group, rows, first + rows]);
+    const causal = tf.add(perHead, causalMask(chunk));
+    const masked =
+      documents === undefined
+        ? causal
+        : consume(causal, (scores) => tf.add(scores, documentMask(documents, chunk)));
+    return tf.reshape(masked, products.shape);
   });
 }
 
@@ -103,16 +117,19 @@ function joinRows(parts: readonly Tensor[], chunks: readonly Chunk[]): Tensor {
   return shaped.length === 1 ? shaped[0]! : tf.concat(shaped, 2);
 }
 
-function forwardChunk(q: Tensor, k: Tensor, v: Tensor, chunk: Chunk): [Tensor, Tensor] {
+function forwardChunk(
+  [q, k, v, documents]: readonly Tensor[],
+  chunk: Chunk,
+): [output: Tensor, lse: Tensor] {
   return tf.tidy(() => {
-    const scores = scoresOf(q, k, chunk);
+    const scores = scoresOf(q!, k!, documents, chunk);
     const largest = tf.max(scores, -1, true);
     const weights = consume(
       consume(scores, (value) => tf.sub(value, largest)),
       tf.exp,
     );
     const total = tf.sum(weights, -1, true);
-    const values = tf.matMul(weights, seenRows(v, chunk));
+    const values = tf.matMul(weights, seenRows(v!, chunk));
     return [tf.div(values, total), tf.add(largest, tf.log(total))];
   });
 }
@@ -120,11 +137,11 @@ function forwardChunk(q: Tensor, k: Tensor, v: Tensor, chunk: Chunk): [Tensor, T
 /** Contributions of one chunk: dq rows, and dk, dv of the keys it sees. */
 function backwardChunk(
   dy: Tensor,
-  [q, k, v, lse]: readonly Tensor[],
+  [q, k, v, lse, documents]: readonly Tensor[],
   chunk: Chunk,
 ): [Tensor, Tensor, Tensor] {
   return tf.tidy(() => {
-    const scores = scoresOf(q!, k!, chunk);
+    const scores = scoresOf(q!, k!, documents, chunk);
     const logs = consume(scores, (value) => tf.sub(value, queryRows(lse!, chunk)));
     const probabilities = consume(logs, tf.exp);
     const dOut = queryRows(dy, chunk);
@@ -162,9 +179,10 @@ function addRows(total: Tensor | undefined, part: Tensor): Tensor {
 }
 
 const op = defineOp<null>('causalAttention', {
-  forward: ([q, k, v]) => {
+  forward: (inputs) => {
+    const [q, k, v, ...documents] = inputs;
     const chunks = chunksOf(sizesOf(q!, k!));
-    const parts = chunks.map((chunk) => forwardChunk(q!, k!, v!, chunk));
+    const parts = chunks.map((chunk) => forwardChunk(inputs, chunk));
     const output = joinRows(
       parts.map(([values]) => values),
       chunks,
@@ -173,7 +191,7 @@ const op = defineOp<null>('causalAttention', {
       parts.map(([, part]) => part),
       chunks,
     );
-    return { outputs: [output], saved: [q!, k!, v!, lse] };
+    return { outputs: [output], saved: [q!, k!, v!, lse, ...documents] };
   },
   backward: ([dy], saved) => {
     const [q, k] = saved as [Tensor, Tensor];
@@ -187,18 +205,26 @@ const op = defineOp<null>('causalAttention', {
       dk = addRows(dk, dkPart);
       dv = addRows(dv, dvPart);
     }
-    return [joinRows(dqs, chunks), tf.reshape(dk!, k.shape), tf.reshape(dv!, k.shape)];
+    const gradients = [joinRows(dqs, chunks), tf.reshape(dk!, k.shape), tf.reshape(dv!, k.shape)];
+    return saved.length === 5 ? [...gradients, null] : gradients;
   },
 });
 
 /**
- * softmax(q·kᵀ/√D + causal mask)·v.
+ * softmax(q·kᵀ/√D + causal mask)·v, by the fused kernel where the device has it.
  *
  * @param q [B, H, T, D]
  * @param k [B, Hkv, T, D], Hkv a divisor of H
  * @param v [B, Hkv, T, D]
+ * @param documents int32 [B, T]: a query sees only keys of its own document
  * @returns [B, H, T, D]
  */
-export function causalAttention(q: Tensor, k: Tensor, v: Tensor): Tensor4D {
-  return op([q, k, v], null)[0] as Tensor4D;
+export function causalAttention(q: Tensor, k: Tensor, v: Tensor, documents?: Tensor): Tensor4D {
+  if (hasFusedAttention()) {
+    const { batch, keyHeads, group, length, width } = sizesOf(q, k);
+    const heads = keyHeads * group;
+    const attrs = { layout: 'planes', batch, length, heads, keyHeads, width } as const;
+    return fusedAttention([q, k, v], documents, attrs) as Tensor4D;
+  }
+  return op(documents === undefined ? [q, k, v] : [q, k, v, documents], null)[0] as Tensor4D;
 }

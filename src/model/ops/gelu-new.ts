@@ -7,7 +7,9 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
+import { FUSED } from '../../../tiers/device/native/kernels/fused-names.js';
 import { consume } from './consume.js';
+import { hasKernel, runKernel } from './fused-kernel.js';
 
 const SQRT_2_OVER_PI = Math.sqrt(2 / Math.PI);
 const CUBIC = 0.044715;
@@ -43,7 +45,12 @@ const op = defineOp<null>('geluNew', {
   },
 });
 
+const fusedOp = defineOp<null>('geluNew', {
+  forward: ([x]) => ({ outputs: runKernel(FUSED.geluNew, { x: x! }), saved: [x!] }),
+  backward: ([dy], [x]) => runKernel(FUSED.geluNewGrad, { dy: dy!, x: x! }),
+});
+
 /** GELU (tanh form) of every element. */
 export function geluNew<T extends Tensor>(x: T): T {
-  return op([x], null)[0] as T;
+  return (hasKernel(FUSED.geluNew) ? fusedOp : op)([x], null)[0] as T;
 }

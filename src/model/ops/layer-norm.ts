@@ -10,11 +10,9 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
+import { FUSED, type NormAttrs } from '../../../tiers/device/native/kernels/fused-names.js';
 import { consume } from './consume.js';
-
-interface NormAttrs {
-  readonly epsilon: number;
-}
+import { hasKernel, runKernel } from './fused-kernel.js';
 
 const op = defineOp<NormAttrs>('layerNorm', {
   forward: ([x, weight, bias], { epsilon }) => {
@@ -43,6 +41,18 @@ const op = defineOp<NormAttrs>('layerNorm', {
   },
 });
 
+const fusedOp = defineOp<NormAttrs>('layerNorm', {
+  forward: ([x, weight, bias], attrs) => {
+    const [y, mean, rstd] = runKernel(FUSED.layerNorm, { x, weight, bias }, attrs);
+    return { outputs: [y!], saved: [x!, mean!, rstd!, weight!] };
+  },
+  backward: ([dy], [x, mean, rstd, weight]) => [
+    () => runKernel(FUSED.normGradX, { dy, x, weight, mean, rstd })[0]!,
+    () => runKernel(FUSED.normGradWeight, { dy, x, mean, rstd })[0]!,
+    () => tf.sum(dy!, 0),
+  ],
+});
+
 /**
  * LayerNorm of the rows of `x`.
  *
@@ -52,5 +62,6 @@ const op = defineOp<NormAttrs>('layerNorm', {
  * @returns [N, C]
  */
 export function layerNorm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: number): Tensor2D {
-  return op([x, weight, bias], { epsilon })[0] as Tensor2D;
+  const layerNormOp = hasKernel(FUSED.layerNorm) ? fusedOp : op;
+  return layerNormOp([x, weight, bias], { epsilon })[0] as Tensor2D;
 }

@@ -8,7 +8,7 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
-import { consume } from './consume.js';
+import { runKernel } from './fused-kernel.js';
 
 /** How the weight is stored. */
 export interface LinearLayout {
@@ -18,10 +18,14 @@ export interface LinearLayout {
 
 const op = defineOp<LinearLayout>('linear', {
   forward: ([x, weight, bias], { weight: layout }) => {
-    const product = tf.matMul(x!, weight!, false, layout === 'out,in');
-    if (bias === undefined) return { outputs: [product], saved: [x!, weight!] };
-    const y = consume(product, (value) => tf.add(value, bias));
-    return { outputs: [y], saved: [x!, weight!, bias] };
+    const transposeB = layout === 'out,in';
+    if (bias === undefined) {
+      return { outputs: [tf.matMul(x!, weight!, false, transposeB)], saved: [x!, weight!] };
+    }
+    // tf.fused.matMul would record a node of its own; the kernel under it is on every backend.
+    const attrs = { transposeA: false, transposeB, activation: 'linear' };
+    const outputs = runKernel(tf._FusedMatMul, { a: x, b: weight, bias }, attrs);
+    return { outputs, saved: [x!, weight!, bias] };
   },
   backward: ([dy], [x, weight, bias], { weight: layout }) => {
     const dx = (): Tensor => tf.matMul(dy!, weight!, false, layout === 'in,out');

@@ -9,11 +9,9 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
+import { FUSED, type NormAttrs } from '../../../tiers/device/native/kernels/fused-names.js';
 import { consume } from './consume.js';
-
-interface NormAttrs {
-  readonly epsilon: number;
-}
+import { hasKernel, runKernel } from './fused-kernel.js';
 
 const op = defineOp<NormAttrs>('rmsNorm', {
   forward: ([x, weight], { epsilon }) => {
@@ -36,6 +34,17 @@ const op = defineOp<NormAttrs>('rmsNorm', {
   },
 });
 
+const fusedOp = defineOp<NormAttrs>('rmsNorm', {
+  forward: ([x, weight], attrs) => {
+    const [y, rstd] = runKernel(FUSED.rmsNorm, { x, weight }, attrs);
+    return { outputs: [y!], saved: [x!, rstd!, weight!] };
+  },
+  backward: ([dy], [x, rstd, weight]) => [
+    () => runKernel(FUSED.normGradX, { dy, x, weight, rstd })[0]!,
+    () => runKernel(FUSED.normGradWeight, { dy, x, rstd })[0]!,
+  ],
+});
+
 /**
  * RMSNorm of the rows of `x`.
  *
@@ -44,5 +53,6 @@ const op = defineOp<NormAttrs>('rmsNorm', {
  * @returns [N, C]
  */
 export function rmsNorm(x: Tensor, weight: Tensor, epsilon: number): Tensor2D {
-  return op([x, weight], { epsilon })[0] as Tensor2D;
+  const rmsNormOp = hasKernel(FUSED.rmsNorm) ? fusedOp : op;
+  return rmsNormOp([x, weight], { epsilon })[0] as Tensor2D;
 }

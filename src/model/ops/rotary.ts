@@ -8,14 +8,14 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor, Tensor4D } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
-
-interface RotaryAttrs {
-  readonly theta: number;
-}
+import { FUSED, type RotaryAttrs } from '../../../tiers/device/native/kernels/fused-names.js';
+import { hasKernel, runKernel } from './fused-kernel.js';
 
 interface AngleTables {
   readonly cos: Float32Array;
   readonly sin: Float32Array;
+  /** Both, [2, T, D/2]; the two above are its halves. */
+  readonly both: Float32Array;
 }
 
 /** Tables by length, head width and theta; a run uses few of them. The oldest goes beyond this. */
@@ -31,8 +31,9 @@ function angleTables(length: number, headWidth: number, theta: number): AngleTab
   const known = cache.get(key);
   if (known !== undefined) return known;
   const half = headWidth / 2;
-  const cos = new Float32Array(length * half);
-  const sin = new Float32Array(length * half);
+  const both = new Float32Array(2 * length * half);
+  const cos = both.subarray(0, length * half);
+  const sin = both.subarray(length * half);
   for (let i = 0; i < half; i += 1) {
     const exponent = Math.fround((2 * i) / headWidth);
     const frequency = Math.fround(1 / Math.fround(theta ** exponent));
@@ -44,8 +45,9 @@ function angleTables(length: number, headWidth: number, theta: number): AngleTab
   }
   const oldest = cache.keys().next().value;
   if (cache.size >= CACHED_TABLES && oldest !== undefined) cache.delete(oldest);
-  cache.set(key, { cos, sin });
-  return { cos, sin };
+  const tables = { cos, sin, both };
+  cache.set(key, tables);
+  return tables;
 }
 
 function rotate(x: Tensor, theta: number, direction: 1 | -1): Tensor {
@@ -65,9 +67,26 @@ function rotate(x: Tensor, theta: number, direction: 1 | -1): Tensor {
   });
 }
 
-const op = defineOp<RotaryAttrs>('rotary', {
-  forward: ([x], { theta }) => ({ outputs: [rotate(x!, theta, 1)], saved: [] }),
-  backward: ([dy], _saved, { theta }) => [rotate(dy!, theta, -1)],
+/** The angles' cosines and sines on the device, [2, T, D/2]: the fused kernel's table. */
+export function rotaryTable(length: number, headWidth: number, theta: number): Tensor {
+  return tf.tensor(angleTables(length, headWidth, theta).both, [2, length, headWidth / 2]);
+}
+
+/** x turned by the fused kernel; see RotaryAttrs for how its rows lie. */
+export function rotateFused(x: Tensor, table: Tensor, attrs: RotaryAttrs): Tensor {
+  return runKernel(FUSED.rotary, { x, table }, attrs)[0]!;
+}
+
+function rotatePlanes(x: Tensor, theta: number, direction: 1 | -1): Tensor {
+  if (!hasKernel(FUSED.rotary)) return rotate(x, theta, direction);
+  const [, , length, width] = x.shape as [number, number, number, number];
+  const table = rotaryTable(length, width, theta);
+  return rotateFused(x, table, { width, length, rowsPerPosition: 1, direction });
+}
+
+const op = defineOp<{ readonly theta: number }>('rotary', {
+  forward: ([x], { theta }) => ({ outputs: [rotatePlanes(x!, theta, 1)], saved: [] }),
+  backward: ([dy], _saved, { theta }) => [rotatePlanes(dy!, theta, -1)],
 });
 
 /**

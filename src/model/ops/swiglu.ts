@@ -7,7 +7,9 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
+import { FUSED } from '../../../tiers/device/native/kernels/fused-names.js';
 import { consume } from './consume.js';
+import { hasKernel, runKernel } from './fused-kernel.js';
 
 const op = defineOp<null>('swiglu', {
   forward: ([gate, up]) => {
@@ -31,7 +33,15 @@ const op = defineOp<null>('swiglu', {
   ],
 });
 
+const fusedOp = defineOp<null>('swiglu', {
+  forward: ([gate, up]) => ({
+    outputs: runKernel(FUSED.swiglu, { gate, up }),
+    saved: [gate!, up!],
+  }),
+  backward: ([dy], [gate, up]) => runKernel(FUSED.swigluGrad, { dy, gate, up }),
+});
+
 /** silu(gate)·up, all of one shape. */
 export function swiglu<T extends Tensor>(gate: T, up: T): T {
-  return op([gate, up], null)[0] as T;
+  return (hasKernel(FUSED.swiglu) ? fusedOp : op)([gate, up], null)[0] as T;
 }
