@@ -103,7 +103,7 @@ describe('one operand', () => {
   it('StridedSlice steps, also backwards, and drops or adds dimensions', () => {
     const step = fc.constantFrom(-3, -2, -1, 1, 2, 3);
     const mask = fc.nat({ max: 7 });
-    const attrs = (shape: number[]): fc.Arbitrary<object> => {
+    const attrs = (shape: number[]): fc.Arbitrary<tf.StridedSliceAttrs> => {
       const edge = fc.tuple(
         ...shape.map((length) => fc.integer({ min: -length, max: length - 1 })),
       );
@@ -119,7 +119,29 @@ describe('one operand', () => {
       });
     };
     const shapes = anyShape(1, 3, 6).map((shape) => shape.map((d) => Math.max(d, 1)));
-    expectAsOnCpu(tf.StridedSlice, withAttrs(shapes, attrs));
+    const property = fc.property(withAttrs(shapes, attrs), ({ x, attrs: own }) => {
+      const got = runOne(native, tf.StridedSlice, { x }, own);
+      // tfjs's cpu backend throws for some empty results.
+      if (got.data.length > 0) {
+        expectSame(got, runOne(cpu, tf.StridedSlice, { x }, own), 'StridedSlice');
+        return;
+      }
+      const { begin, end, strides, beginMask, endMask } = own;
+      const info = tf.slice_util.sliceInfo(
+        [...x.shape],
+        begin,
+        end,
+        strides,
+        beginMask,
+        endMask,
+        0,
+        0,
+        own.shrinkAxisMask,
+      );
+      expect(got.shape).toEqual(info.finalShape);
+      expect(tf.util.sizeFromShape(info.finalShape)).toBe(0);
+    });
+    fc.assert(property, { numRuns: 150 });
   });
 
   it('Reverse turns any dimensions round', () => {
