@@ -1,8 +1,9 @@
 /**
  * @file GatherV2 and UnsortedSegmentSum (native/rows.cc).
  *
- * Indices are on the device and the launch does not wait for them, so a wrong one cannot be refused:
- * it gives NaN (float32) or 0. tfjs's cpu backend throws, its GPU backends read what they find.
+ * Indices are on the device and the launch does not wait for them, so a wrong one cannot be
+ * refused: it gives NaN (float32) or 0. tfjs's cpu backend throws; its GPU backends read what they
+ * find.
  */
 import * as tf from '@tensorflow/tfjs-core';
 import type { TensorInfo } from '@tensorflow/tfjs-core';
