@@ -94,7 +94,7 @@ function planFor(
 ): { plan: MemoryPlan; slotBytes: (block: number) => number; staging: StagingShape } {
   const { model, exampleBatch } = options;
   const dtype = options.dtype ?? 'float32';
-  const profiles = probeWorkspaces(device, model.blocks, layout, exampleBatch);
+  const profiles = probeWorkspaces(device, model.blocks, layout, exampleBatch, dtype);
   const workers = workersOf(options);
   const trainable = layout.groups.filter((group) => group.trainable);
   const lengths = trainable.flatMap((group) => group.shards.map((shard) => shard.length));
@@ -110,6 +110,7 @@ function planFor(
     offloadParam: options.offloadParam ?? 'auto',
     offloadOptimizer: options.offloadOptimizer ?? 'auto',
     hostAddressableDevice: device.capabilities.hostAddressable,
+    bf16Operands: device.capabilities.bf16Operands,
     nvmePathCount: pathsOf(options).length,
     rowGatherBytes: rowGathersOf(options, layout).map(({ rows, columns }) => rows * columns * 4),
     workers,

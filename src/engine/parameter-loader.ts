@@ -11,6 +11,7 @@ import type { TensorUpload } from '../../tiers/device/device.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
 import type { ParamName } from '../model/block.js';
 import { segmentsOf, type ParamAddress, type ParameterGroup } from '../plan/parameter-layout.js';
+import { keepsBfloat16 } from '../plan/tensor-bytes.js';
 import type { ParameterStore } from './parameter-store.js';
 
 /** Part of an upload: elements of one parameter within its group. */
@@ -49,7 +50,10 @@ export class ParameterLoader {
           tensors[name] = aliased;
           continue;
         }
-        const upload = device.beginUpload(address.spec.shape, name);
+        const { shape } = address.spec;
+        const { bf16Operands } = device.capabilities;
+        const keepBfloat16 = keepsBfloat16(shape, this.#store.dtype, bf16Operands);
+        const upload = device.beginUpload(shape, name, { keepBfloat16 });
         const group = this.#store.group(address);
         wanted.set(group, [...(wanted.get(group) ?? []), { address, upload }]);
       }

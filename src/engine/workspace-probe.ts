@@ -9,6 +9,7 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { SpillwayError, assert } from '../../core/errors.js';
+import type { ComputeDtype } from '../../core/types.js';
 import type { Device } from '../../tiers/device/device.js';
 import type {
   Block,
@@ -20,7 +21,7 @@ import type {
 } from '../model/block.js';
 import type { BlockProfile, TiledProfile } from '../plan/block-profile.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
-import { tensorBytes } from '../plan/tensor-bytes.js';
+import { keepsBfloat16, tensorBytes } from '../plan/tensor-bytes.js';
 import {
   forwardDense,
   forwardRows,
@@ -36,6 +37,7 @@ export function probeWorkspaces(
   blocks: readonly Block[],
   layout: ParameterLayout,
   example: MicroBatch,
+  dtype: ComputeDtype,
 ): BlockProfile[] {
   const known = new Map<string, BlockProfile>();
   const profiles: BlockProfile[] = [];
@@ -49,7 +51,7 @@ export function probeWorkspaces(
     const key = [block.kind, block.kindKey, inputShape?.join() ?? '', ...uses].join('/');
     let profile = known.get(key);
     if (profile === undefined) {
-      profile = new Probe(device, layout, block, index, inputShape, example).run();
+      profile = new Probe(device, layout, block, index, inputShape, example, dtype).run();
       known.set(key, profile);
     }
     profiles.push(profile);
@@ -67,7 +69,11 @@ class Probe {
   readonly #block: Block;
   readonly #inputShape: readonly number[] | undefined;
   readonly #aux: BlockAux;
-  /** Everything made for the probe, freed at its end. */
+  readonly #dtype: ComputeDtype;
+  /** Parameters as the engine loads them, and the bytes that they were charged then. */
+  readonly #loaded: Tensor[] = [];
+  #loadedBytes = 0;
+  /** Everything else made for the probe, freed at its end. */
   readonly #made: Tensor[] = [];
 
   constructor(
@@ -77,7 +83,9 @@ class Probe {
     index: number,
     inputShape: readonly number[] | undefined,
     example: MicroBatch,
+    dtype: ComputeDtype,
   ) {
+    this.#dtype = dtype;
     this.#device = device;
     this.#layout = layout;
     this.#block = block;
@@ -96,18 +104,24 @@ class Probe {
 
   run(): BlockProfile {
     const profile: { value?: BlockProfile } = {};
-    this.#device.ledger.measure(() => {
+    const { ledger } = this.#device;
+    ledger.measure(() => {
       try {
-        profile.value = this.#profile();
+        const value = this.#profile();
+        const { liveBytes } = ledger;
+        for (const tensor of this.#loaded) tensor.dispose();
+        // Kernels that do not read bfloat16 have left copies, which live as long as the parameter.
+        const widenedBytes = liveBytes - ledger.liveBytes - this.#loadedBytes;
+        profile.value = { ...value, widenedBytes };
       } finally {
-        for (const tensor of this.#made) tensor.dispose();
+        for (const tensor of [...this.#made, ...this.#loaded]) tensor.dispose();
       }
     });
     assert(profile.value !== undefined, 'the probe has run');
     return profile.value;
   }
 
-  #profile(): BlockProfile {
+  #profile(): Omit<BlockProfile, 'widenedBytes'> {
     const block = this.#block;
     const fields = Object.fromEntries(
       (block.reads ?? []).map((name) => [name, this.#field(block.name, name)]),
@@ -124,7 +138,7 @@ class Probe {
     }
   }
 
-  #row(aux: BlockAux): Omit<BlockProfile, 'fieldBytes'> {
+  #row(aux: BlockAux): Omit<BlockProfile, 'fieldBytes' | 'widenedBytes'> {
     const block = this.#block;
     assert(block.kind === 'row', 'a row block');
     const rows = block.gathers.map((gather) => {
@@ -145,7 +159,7 @@ class Probe {
     };
   }
 
-  #dense(aux: BlockAux): Omit<BlockProfile, 'fieldBytes'> {
+  #dense(aux: BlockAux): Omit<BlockProfile, 'fieldBytes' | 'widenedBytes'> {
     const block = this.#block;
     assert(block.kind === 'dense', 'a dense block');
     const params = this.#params(block.uses);
@@ -178,7 +192,7 @@ class Probe {
     };
   }
 
-  #tiled(block: TiledBlock, aux: BlockAux): Omit<BlockProfile, 'fieldBytes'> {
+  #tiled(block: TiledBlock, aux: BlockAux): Omit<BlockProfile, 'fieldBytes' | 'widenedBytes'> {
     const device = this.#device;
     const address = this.#layout.params.get(block.tiledParam);
     assert(
@@ -248,9 +262,28 @@ class Probe {
       names.map((name) => {
         const address = this.#layout.params.get(name);
         assert(address !== undefined, 'the parameter is known', { name });
-        return [name, this.#zeros(address.spec.shape)];
+        return [name, this.#load(address.spec.shape)];
       }),
     );
+  }
+
+  /** Zeros, stored as the engine's loader stores a parameter. */
+  #load(shape: readonly number[]): Tensor {
+    const { ledger, capabilities } = this.#device;
+    const { liveBytes } = ledger;
+    const { bf16Operands } = capabilities;
+    let tensor: Tensor;
+    if (keepsBfloat16(shape, this.#dtype, bf16Operands)) {
+      const upload = this.#device.beginUpload(shape, 'a probed parameter', { keepBfloat16: true });
+      const zeros = new Uint8Array(2 * tf.util.sizeFromShape([...shape]));
+      void upload.write(0, zeros, 'bfloat16');
+      tensor = upload.finish();
+    } else {
+      tensor = this.#device.run(() => tf.zeros([...shape]));
+    }
+    this.#loaded.push(tensor);
+    this.#loadedBytes += ledger.liveBytes - liveBytes;
+    return tensor;
   }
 
   #field(block: string, name: string): Tensor {

@@ -24,6 +24,8 @@ export interface TiledProfile {
 export interface BlockProfile {
   readonly outputShape: readonly number[];
   readonly outputBytes: number;
+  /** Float32 copies of parameters kept as bfloat16, for kernels that do not read these. */
+  readonly widenedBytes: number;
   /** Batch fields on the device. */
   readonly fieldBytes: number;
   /** Gathered rows of a row block (also its row gradients). */

@@ -23,7 +23,7 @@ import {
   type UseAccumulator,
 } from './placement.js';
 import type { ParamAddress, ParameterGroup } from './parameter-layout.js';
-import { chargedBytes, tensorBytes } from './tensor-bytes.js';
+import { chargedBytes, keepsBfloat16, tensorBytes } from './tensor-bytes.js';
 
 /** What the planner decides step by step. */
 export interface Decisions {
@@ -185,7 +185,7 @@ export class PeakBytes {
     decisions: Decisions,
     block: Block,
   ): { loaded: number; grads: number; largest: number } {
-    const { layout, dtype } = this.#input;
+    const { layout, dtype, bf16Operands } = this.#input;
     if (block.kind === 'row') return { loaded: 0, grads: 0, largest: 0 };
     const addresses = block.uses
       .filter((name) => block.kind !== 'tiled' || name !== block.tiledParam)
@@ -196,7 +196,12 @@ export class PeakBytes {
       some.reduce((bytes, param) => bytes + tensorBytes(param.length), 0);
     const trainable = addresses.filter((param) => param.spec.trainable !== false);
     return {
-      loaded: sum(addresses.filter((param) => !isAliased(param))),
+      loaded: addresses
+        .filter((param) => !isAliased(param))
+        .reduce((bytes, { length, spec }) => {
+          const isHalf = keepsBfloat16(spec.shape, dtype, bf16Operands);
+          return bytes + (isHalf ? chargedBytes(length * 2) : tensorBytes(length));
+        }, 0),
       grads: sum(trainable),
       largest: maxOf(trainable.map((param) => tensorBytes(param.length))),
     };
@@ -206,7 +211,8 @@ export class PeakBytes {
     const profile = profileAt(this.#input.profiles, index);
     const params = this.#wholeParams(decisions, block);
     const input = chargedBytes(this.slotBytes(index));
-    const held = params.loaded + profile.fieldBytes + profile.rowBytes + input;
+    const loaded = params.loaded + profile.widenedBytes;
+    const held = loaded + profile.fieldBytes + profile.rowBytes + input;
     const forward = held + profile.forwardBytes;
     // In vertical order the sum of the micro-batches' gradients is on the device as well.
     const sums = this.slotCount > 1 ? params.grads : 0;
@@ -225,7 +231,7 @@ export class PeakBytes {
     const wave = decisions.headWave;
     const input = chargedBytes(this.slotBytes(index));
     const perMicroBatch = profile.fieldBytes + 2 * tiled.preparedBytes + tiled.carryBytes;
-    const held = params.loaded + wave * perMicroBatch;
+    const held = params.loaded + profile.widenedBytes + wave * perMicroBatch;
     const sumTile = wave > 1 ? 2 * tiled.tileBytes : 0;
     const sumWhole = wave > 1 ? params.grads + params.largest : 0;
     // From the second tile on, its part of the gradient is added to that of the tiles before.

@@ -39,6 +39,8 @@ export interface MemoryPlanInput {
   readonly offloadParam: OffloadDevice;
   readonly offloadOptimizer: OffloadDevice;
   readonly hostAddressableDevice: boolean;
+  /** The device multiplies by bfloat16 matrices as they are. */
+  readonly bf16Operands: boolean;
   /** Number of NVMe paths; 0 when there is none. */
   readonly nvmePathCount: number;
   /** Rows x columns x 4 of each row gather, at the largest batch. */

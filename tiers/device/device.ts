@@ -52,6 +52,16 @@ export interface TensorUpload {
   abort(): void;
 }
 
+/** How a tensor is uploaded. */
+export interface UploadOptions {
+  /**
+   * Every piece is bfloat16, and a device with `bf16Operands` keeps it so: half the bytes. To all
+   * kernels it is a float32 tensor; those that do not read bfloat16 make a float32 copy, charged
+   * until the tensor is disposed. Other devices widen it as always.
+   */
+  readonly keepBfloat16?: boolean;
+}
+
 export interface Device {
   readonly name: string;
   readonly capabilities: DeviceCapabilities;
@@ -69,7 +79,7 @@ export interface Device {
   run<T>(body: () => T): T;
   /** Allocates a float32 tensor of `shape` to be filled by pieces.
    * @throws DEVICE_OUT_OF_MEMORY */
-  beginUpload(shape: readonly number[], label: string): TensorUpload;
+  beginUpload(shape: readonly number[], label: string, options?: UploadOptions): TensorUpload;
   /** Copies a whole float32 or int32 array into a new tensor. */
   upload(data: Float32Array | Int32Array, shape: readonly number[], label: string): Promise<Tensor>;
   /**

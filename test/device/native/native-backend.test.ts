@@ -125,6 +125,74 @@ describe.skipIf(!hasAddon)('NativeBackend', () => {
     });
   });
 
+  describe('bfloat16 operands', () => {
+    /** Values that bfloat16 holds exactly, and an upload that keeps them so. */
+    async function keep(rows: number, columns: number, seed: number): Promise<[Tensor, Tensor]> {
+      const bits = Uint16Array.from({ length: rows * columns }, (_, i) => {
+        // Signs, small exponents and all fractions.
+        return (Math.imul(i + seed, 0x9e3779b1) >>> 16) % 2 === 0
+          ? 0x3f00 + ((i * 37 + seed) % 256)
+          : 0xbe80 + ((i * 91 + seed) % 256);
+      });
+      const upload = device.beginUpload([rows, columns], 'kept', { keepBfloat16: true });
+      const wide = device.beginUpload([rows, columns], 'widened');
+      const bytes = new Uint8Array(bits.buffer);
+      await Promise.all([upload.write(0, bytes, 'bfloat16'), wide.write(0, bytes, 'bfloat16')]);
+      return [upload.finish(), wide.finish()];
+    }
+
+    test('take half the bytes, and give products the bits of their float32 copies', async () => {
+      const [kept, wide] = await keep(24, 40, 5);
+      expect(kept.dtype).toBe('float32');
+      expect(device.ledger.liveBytes).toBe(24 * 40 * 6);
+      const x = device.run(() => tf.randomUniform<tf.Rank.R2>([7, 24], -1, 1, 'float32', 3));
+      const y = device.run(() => tf.randomUniform<tf.Rank.R2>([7, 40], -1, 1, 'float32', 4));
+      const before = device.ledger.liveBytes;
+      for (const product of [
+        (weight: Tensor) => tf.matMul(x, weight),
+        (weight: Tensor) => tf.matMul(y, weight, false, true),
+        (weight: Tensor) => tf.matMul(x, tf.reshape(tf.clone(weight), [24, 40])),
+      ]) {
+        const [a, b] = device.run(() => tf.tidy(() => [product(kept), product(wide)]));
+        expect(new Uint8Array(a.dataSync().buffer)).toEqual(new Uint8Array(b.dataSync().buffer));
+        tf.dispose([a, b]);
+      }
+      // No float32 copy was made.
+      expect(device.ledger.liveBytes).toBe(before);
+      tf.dispose([x, y, kept, wide]);
+    });
+
+    test('are float32 tensors to everything else, by a copy that lives as long', async () => {
+      const [kept, wide] = await keep(6, 10, 9);
+      const bytes = device.ledger.liveBytes;
+      const expected = wide.dataSync();
+      expect(kept.dataSync()).toEqual(expected);
+      expect(device.ledger.liveBytes).toBe(bytes + 256);
+      expect(await kept.data()).toEqual(expected);
+      const sum = device.run(() => tf.add(kept, wide));
+      const row = device.run(() => tf.slice(kept, [2, 0], [1, 10]));
+      expect([...sum.dataSync()]).toEqual([...expected].map((value) => 2 * value));
+      expect(row.dataSync()).toEqual(expected.slice(20, 30));
+      const target = new Float32Array(5);
+      await device.download(kept, 7, target);
+      expect(target).toEqual(expected.slice(7, 12));
+      // A part of it is plain float32 and outlives it.
+      const part = backend.alias(kept, [4], 20);
+      tf.dispose([kept, wide, sum, row]);
+      expect(backend.readSync(part.dataId)).toEqual(expected.slice(20, 24));
+      backend.disposeData(part.dataId);
+      expect(device.ledger.liveBytes).toBe(0);
+    });
+
+    test('arrive as bfloat16 only', async () => {
+      const upload = device.beginUpload([4], 'kept', { keepBfloat16: true });
+      const internal = expect.objectContaining({ code: 'INTERNAL' }) as unknown;
+      await expect(upload.write(0, new Uint8Array(16), 'float32')).rejects.toEqual(internal);
+      upload.abort();
+      expect(device.ledger.liveBytes).toBe(0);
+    });
+  });
+
   describe('tensors of other backends', () => {
     test('move here when a kernel reads them', async () => {
       await tf.setBackend('cpu');

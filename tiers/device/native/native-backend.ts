@@ -16,6 +16,7 @@ import type { BackendTimingInfo, BackendValues, DataType, TensorInfo } from '@te
 import { assert, SpillwayError } from '../../../core/errors.js';
 import { COMPUTE, DOWNLOAD, UPLOAD, type CommandQueues } from './command-queues.js';
 import { deviceThreads } from './device-threads.js';
+import { kernelIdOf } from './kernel-id.js';
 import { dtypeBytes, nativeArray, nativeDtype } from './native-dtype.js';
 import type { NativeArray, NativeDtype } from './native-dtype.js';
 import { TensorArena, type TensorStorage } from './tensor-arena.js';
@@ -26,6 +27,9 @@ interface Entry {
   readonly address: number;
   readonly length: number;
   readonly dtype: NativeDtype;
+  /** Elements of a float32 tensor are stored as bfloat16; `widened` is its float32 copy, once made. */
+  readonly isBfloat16?: boolean;
+  widened?: TensorStorage;
   /** tfjs's count of tensors and kernels that use the entry. */
   refCount: number;
 }
@@ -70,9 +74,19 @@ export class NativeBackend extends tf.KernelBackend {
    * launch: asking is what puts the launch behind the tensor's upload.
    */
   offsetOf(tensor: TensorInfo): number {
-    const { storage, address } = this.#entry(tensor.dataId);
+    const { storage, address } = this.#plain(this.#entry(tensor.dataId));
     this.arena.useInKernel(storage);
     return address;
+  }
+
+  /**
+   * The same for a kernel that also reads bfloat16: float32 tensors that were uploaded to be kept
+   * so are not widened. For other kernels `offsetOf` makes, and charges, a float32 copy.
+   */
+  operandOf(tensor: TensorInfo): { offset: number; type: 'float32' | 'bfloat16' } {
+    const { storage, address, isBfloat16 } = this.#entry(tensor.dataId);
+    this.arena.useInKernel(storage);
+    return { offset: address, type: isBfloat16 === true ? 'bfloat16' : 'float32' };
   }
 
   /** Appends a kernel to the compute queue; it returns before the kernel runs. */
@@ -89,9 +103,10 @@ export class NativeBackend extends tf.KernelBackend {
       entry.refCount += 1;
       return { dataId: x.dataId, shape: [...shape], dtype: entry.dtype };
     }
-    const { storage, dtype } = entry;
+    const { dtype } = entry;
+    const { storage, address: start } = this.#plain(entry);
     storage.holders += 1;
-    const address = entry.address + elementOffset * dtypeBytes(dtype);
+    const address = start + elementOffset * dtypeBytes(dtype);
     const dataId = this.#insert({ storage, address, length, dtype, refCount: 1 });
     return { dataId, shape: [...shape], dtype };
   }
@@ -111,14 +126,25 @@ export class NativeBackend extends tf.KernelBackend {
     }
   }
 
-  /** A data id over `storage`, of which the caller hands over its holder. */
-  adopt(storage: TensorStorage, length: number, dtype: NativeDtype): object {
-    return this.#insert({ storage, address: storage.address, length, dtype, refCount: 1 });
+  /**
+   * A data id over `storage`, of which the caller hands over its holder.
+   *
+   * @param kept bfloat16 for a float32 tensor whose elements are stored so
+   */
+  adopt(
+    storage: TensorStorage,
+    length: number,
+    dtype: NativeDtype,
+    kept: NativeDtype | 'bfloat16' = dtype,
+  ): object {
+    const { address } = storage;
+    const isBfloat16 = kept === 'bfloat16';
+    return this.#insert({ storage, address, length, dtype, isBfloat16, refCount: 1 });
   }
 
   /** Copies `target.length` elements, from element `offset` of a tensor's entry on. */
   download(dataId: object, offset: number, target: NativeArray): Promise<void> {
-    const { storage, address } = this.#entry(dataId);
+    const { storage, address } = this.#plain(this.#entry(dataId));
     this.arena.useInDownload(storage);
     const bytes = bytesOf(target);
     const done = this.queues.download(address + offset * target.BYTES_PER_ELEMENT, bytes);
@@ -156,7 +182,9 @@ export class NativeBackend extends tf.KernelBackend {
   }
 
   override readSync(dataId: object): NativeArray {
-    const { storage, address, length, dtype } = this.#entry(dataId);
+    const entry = this.#entry(dataId);
+    const { length, dtype } = entry;
+    const { storage, address } = this.#plain(entry);
     if (storage.isComputed) this.queues.block(COMPUTE);
     if (storage.uploadSequence > 0) this.queues.block(UPLOAD);
     const target = nativeArray(dtype, length);
@@ -178,6 +206,7 @@ export class NativeBackend extends tf.KernelBackend {
     if (!force && entry.refCount > 0) return false;
     this.#entries.delete(dataId);
     this.arena.release(entry.storage);
+    if (entry.widened !== undefined) this.arena.release(entry.widened);
     return true;
   }
 
@@ -232,6 +261,18 @@ export class NativeBackend extends tf.KernelBackend {
     this.#disposed = true;
     for (const dataId of [...this.#entries.keys()]) this.disposeData(dataId, true);
     this.queues.closeNow();
+  }
+
+  /** Where the elements lie as their type says. @throws DEVICE_OUT_OF_MEMORY for a float32 copy */
+  #plain(entry: Entry): { readonly storage: TensorStorage; readonly address: number } {
+    if (entry.isBfloat16 !== true) return entry;
+    if (entry.widened === undefined) {
+      const { storage, address, length } = entry;
+      entry.widened = this.arena.allocate(length * 4, COMPUTE, 'a float32 copy of bfloat16');
+      this.arena.useInKernel(storage);
+      this.launch(kernelIdOf('widenBfloat16'), [entry.widened.address, address, length]);
+    }
+    return { storage: entry.widened, address: entry.widened.address };
   }
 
   #create(dataId: object, length: number, dtype: NativeDtype, refCount: number): Entry {

@@ -16,7 +16,7 @@ import { native } from '../../native/binding.js';
 import { withBackend } from '../backend-scope.js';
 import type { ByteLedger } from '../byte-ledger.js';
 import type { DeviceOptions } from '../cpu-device.js';
-import type { Device, DeviceCapabilities, TensorUpload } from '../device.js';
+import type { Device, DeviceCapabilities, TensorUpload, UploadOptions } from '../device.js';
 import { ensureGradients } from '../gradients.js';
 import { refusePromise } from '../refuse-promise.js';
 import { SharedArena } from '../shared-arena.js';
@@ -39,7 +39,7 @@ export class NativeDevice implements Device {
   readonly capabilities: DeviceCapabilities = {
     asyncTransfers: true,
     overlap: true,
-    bf16Operands: false,
+    bf16Operands: true,
     hostAddressable: true,
     // Indices into rows are int32 tensors.
     maxTensorElements: 2 ** 31 - 1,
@@ -110,11 +110,17 @@ export class NativeDevice implements Device {
     }
   }
 
-  beginUpload(shape: readonly number[], label: string): TensorUpload {
+  beginUpload(
+    shape: readonly number[],
+    label: string,
+    { keepBfloat16 = false }: UploadOptions = {},
+  ): TensorUpload {
     this.#assertOpen();
+    const kept = keepBfloat16 ? ('bfloat16' as const) : ('float32' as const);
     const context = {
       arena: this.#backend.arena,
-      makeTensor: (storage: TensorStorage) => this.#makeTensor(storage, shape, 'float32'),
+      kept,
+      makeTensor: (storage: TensorStorage) => this.#makeTensor(storage, shape, 'float32', kept),
       countUploaded: (bytes: number) => {
         this.#uploadedBytes += bytes;
       },
@@ -179,14 +185,15 @@ export class NativeDevice implements Device {
     queues.block(DOWNLOAD);
   }
 
-  /** A tensor that owns `storage`. */
+  /** A tensor that owns `storage`, where its elements are kept as `kept` says. */
   #makeTensor(
     storage: TensorStorage,
     shape: readonly number[],
     dtype: 'float32' | 'int32',
+    kept: 'float32' | 'int32' | 'bfloat16' = dtype,
   ): Tensor {
     const length = tf.util.sizeFromShape([...shape]);
-    const dataId = this.#backend.adopt(storage, length, dtype);
+    const dataId = this.#backend.adopt(storage, length, dtype, kept);
     const info = { dataId, shape: [...shape], dtype };
     return this.run(() => tf.engine().makeTensorFromTensorInfo(info, this.#backend));
   }

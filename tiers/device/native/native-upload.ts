@@ -13,6 +13,8 @@ import type { TensorArena, TensorStorage } from './tensor-arena.js';
 /** What an upload needs from its device. */
 export interface NativeUploadContext {
   readonly arena: TensorArena;
+  /** How the elements are stored; bfloat16 takes pieces of bfloat16 only. */
+  readonly kept: 'float32' | 'bfloat16';
   /** A tensor over `storage`, which belongs to it from then on. */
   makeTensor(storage: TensorStorage): Tensor;
   countUploaded(bytes: number): void;
@@ -22,6 +24,7 @@ export class NativeUpload implements TensorUpload {
   readonly #context: NativeUploadContext;
   readonly #written = new WrittenRanges();
   readonly #length: number;
+  readonly #elementBytes: number;
   /** Undefined once finished or aborted. */
   #storage: TensorStorage | undefined;
 
@@ -29,12 +32,13 @@ export class NativeUpload implements TensorUpload {
   constructor(context: NativeUploadContext, length: number, label: string) {
     this.#context = context;
     this.#length = length;
-    this.#storage = context.arena.allocate(length * 4, UPLOAD, label);
+    this.#elementBytes = elementBytes(context.kept);
+    this.#storage = context.arena.allocate(length * this.#elementBytes, UPLOAD, label);
   }
 
   async write(offset: number, source: Uint8Array, type: ElementType): Promise<void> {
     const storage = this.#open();
-    const kind = sourceKind(type);
+    const kind = sourceKind(type, this.#context.kept);
     const length = source.byteLength / elementBytes(type);
     assert(
       Number.isInteger(length) && offset >= 0 && offset + length <= this.#length,
@@ -49,7 +53,7 @@ export class NativeUpload implements TensorUpload {
     if (length === 0) return;
     const { queues } = this.#context.arena;
     const aligned = kind === SOURCE.bytes || source.byteOffset % 2 === 0 ? source : source.slice();
-    const done = queues.upload(storage.address + offset * 4, aligned, kind);
+    const done = queues.upload(storage.address + offset * this.#elementBytes, aligned, kind);
     storage.uploadSequence = queues.submitted(UPLOAD);
     await done;
   }
@@ -73,7 +77,12 @@ export class NativeUpload implements TensorUpload {
   }
 }
 
-function sourceKind(type: ElementType): 0 | 1 | 2 {
+/** How the upload queue turns elements of `type` into those that are kept. */
+function sourceKind(type: ElementType, kept: 'float32' | 'bfloat16'): 0 | 1 | 2 {
+  if (kept === 'bfloat16') {
+    assert(type === 'bfloat16', 'what is kept as bfloat16 arrives as bfloat16', { type });
+    return SOURCE.bytes;
+  }
   switch (type) {
     case 'float32':
       return SOURCE.bytes;

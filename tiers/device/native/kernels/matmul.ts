@@ -11,7 +11,7 @@ import { kernelIdOf } from '../kernel-id.js';
 import type { NativeBackend } from '../native-backend.js';
 import { registerNative } from '../register-kernel.js';
 import { castTensor, withDtype } from './cast.js';
-import { gemmArgs, gemmIntArgs, type GemmCall } from './gemm-args.js';
+import { gemmArgs, gemmIntArgs, type GemmCall, type GemmOperand } from './gemm-args.js';
 import { broadcastStrides, mergeDims, type WalkDim } from './layout.js';
 
 interface MatMulOptions {
@@ -63,6 +63,18 @@ function matMulShape(a: TensorInfo, b: TensorInfo, options: MatMulOptions): MatM
   return { outShape, m, n, k, batchDims };
 }
 
+/** Where element `index` of an operand lies, and how it is stored. */
+function at(
+  backend: NativeBackend,
+  kernel: 'gemm' | 'gemmInt',
+  x: TensorInfo,
+  index: number,
+): Pick<GemmOperand, 'offset' | 'type'> {
+  if (kernel === 'gemmInt') return { offset: backend.offsetOf(x) + 4 * index };
+  const { offset, type } = backend.operandOf(x);
+  return { offset: offset + (type === 'bfloat16' ? 2 : 4) * index, type };
+}
+
 /** Launches one product per element of the outer batch dimensions. */
 function launchProducts(
   backend: NativeBackend,
@@ -86,13 +98,13 @@ function launchProducts(
     const call: GemmCall = {
       ...{ m, n, k, batch },
       a: {
-        offset: backend.offsetOf(a) + 4 * aMatrix * m * k,
+        ...at(backend, kernel, a, aMatrix * m * k),
         transposed: transposeA,
         leading: transposeA ? m : k,
         batchStride: (strides[0] ?? 0) * m * k,
       },
       b: {
-        offset: backend.offsetOf(b) + 4 * bMatrix * k * n,
+        ...at(backend, kernel, b, bMatrix * k * n),
         transposed: transposeB,
         leading: transposeB ? k : n,
         batchStride: (strides[1] ?? 0) * k * n,
