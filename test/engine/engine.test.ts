@@ -189,6 +189,38 @@ it('takes the horizontal order when only that fits', async () => {
   await model.close();
 });
 
+it.runIf(DEVICES.includes('native'))(
+  'bfloat16 weights take half the device bytes, whatever kernels read them, and the plan holds',
+  async () => {
+    const needed = async (dtype: 'float32' | 'bfloat16', shift?: number): Promise<number> => {
+      const options = {
+        dtype,
+        device: 'native',
+        offloadParam: 'cpu',
+        offloadOptimizer: 'cpu',
+        model: smallModel(shift === undefined ? {} : { shift }),
+      } as const;
+      const refusal: { facts: { neededDeviceBytes: number } } = await small({
+        ...options,
+        deviceMemory: 1,
+      }).then(
+        () => expect.unreachable('one byte is enough'),
+        (error: unknown) => error as never,
+      );
+      const { neededDeviceBytes } = refusal.facts;
+      const engine = await small({ ...options, deviceMemory: neededDeviceBytes });
+      for (let step = 0; step < 2; step += 1) await engine.step([smallBatch()]);
+      expect(engine.peakBytes.device).toBeLessThanOrEqual(neededDeviceBytes);
+      await engine.close();
+      return neededDeviceBytes;
+    };
+    const matrixBytes = 64 * 64 * 4;
+    expect((await needed('float32')) - (await needed('bfloat16'))).toBe(matrixBytes / 2);
+    // The copy that the addition needs is in the plan.
+    expect(await needed('bfloat16', 0.5)).toBeGreaterThan(await needed('float32', 0.5));
+  },
+);
+
 describe.each(DEVICES)('clean-up on %s', (device) => {
   it('gives tensors, descriptors and files back, after steps and after errors', async () => {
     await withFolder(async (nvmePath) => {

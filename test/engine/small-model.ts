@@ -9,7 +9,14 @@ export const WIDTH = 64;
 export const ROWS = 8;
 
 /** `hidden = tanh(x W)`, then the squared errors of `hidden V` against `y`. */
-export function smallModel(options: { scaleLoss?: number; ignoreParams?: boolean } = {}): Model {
+export function smallModel(
+  options: {
+    scaleLoss?: number;
+    ignoreParams?: boolean;
+    /** Adds this to W before the product, so that another kernel reads the weight. */
+    shift?: number;
+  } = {},
+): Model {
   const weight = (name: string) => ({
     name,
     shape: [WIDTH, WIDTH],
@@ -23,9 +30,11 @@ export function smallModel(options: { scaleLoss?: number; ignoreParams?: boolean
     owns: [weight('w')],
     uses: ['w'],
     reads: ['x'],
-    apply: (params, _inputs, aux) => [
-      tf.tanh(tf.matMul(aux.tensors['x'] as tf.Tensor2D, params['w'] as tf.Tensor2D)),
-    ],
+    apply: (params, _inputs, aux) => {
+      const w = params['w'] as tf.Tensor2D;
+      const weight = options.shift === undefined ? w : tf.add<tf.Tensor2D>(w, options.shift);
+      return [tf.tanh(tf.matMul(aux.tensors['x'] as tf.Tensor2D, weight))];
+    },
   };
   const output: DenseBlock = {
     kind: 'dense',
