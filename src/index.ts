@@ -9,6 +9,8 @@ export { SpillwayError, hasCode, type ErrorCode } from '../core/errors.js';
 export type { Logger } from '../core/logger.js';
 export type { Tier } from '../core/types.js';
 export { defineOp } from '../tiers/device/custom-op.js';
+export { registerNativeBackend } from '../tiers/device/native/register-backend.js';
+export type { NativeBackendOptions } from '../tiers/device/native/native-backend.js';
 export { loadPretrained, type PretrainedModel } from './checkpoint/load-pretrained.js';
 export { Engine, type StepOptions } from './engine/engine.js';
 export type { EngineOptions, OptimizerOptions, StepResult } from './engine/engine-options.js';
