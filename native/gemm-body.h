@@ -29,6 +29,12 @@ constexpr bool gemmFits(int rows, int vectors) { return rows * vectors <= 4; }
 #endif
 
 // The loops over R and V are unrolled whole, so that the sums live in registers.
+// How many steps of k ahead rows are fetched: few enough that lines 4 KiB apart, which share a set
+// of the first-level cache, do not push each other out.
+constexpr int kGemmRowSteps = 8;
+
+static_assert(kGemmDirectRows <= int(kGemmMostDirectRows), "the driver stages that many rows");
+
 template <int hint>
 SPILLWAY_BODY void gemmFetch(GemmAhead& ahead) {
   if (ahead.count == 0) return;
@@ -81,6 +87,9 @@ static void gemmTile(const GemmTile& tile) {
     }
     lanes += laneStep;
     if (kMajor) {
+      // Rows in place may be a power of two apart, which no hardware prefetcher follows.
+      __builtin_prefetch(base[0] + kGemmRowSteps * rowStep, 0, 3);
+      if (R > 1) __builtin_prefetch(base[0] + kGemmRowSteps * rowStep + R - 1, 0, 3);
       base[0] += rowStep;
     } else {
 #pragma GCC unroll 16

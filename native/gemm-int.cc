@@ -1,5 +1,5 @@
-// Matrix products of int32, modulo 2^32: for tfjs programs that multiply indices or counts, so plain
-// loops that the compiler vectorises over j.
+// Matrix products of int32, modulo 2^32: for tfjs programs that multiply indices or counts, hence
+// plain loops.
 #include <algorithm>
 
 #include "kernel.h"

@@ -14,6 +14,8 @@ namespace spillway {
 constexpr size_t kLanes = 16;
 // Vector counts of a tile are 1, 2, 4 and 8: indices 0 to 3.
 constexpr size_t kTileWidths = 4;
+// Most rows of a row-major tile, on any instruction set.
+constexpr size_t kGemmMostDirectRows = 8;
 
 // `count` pairs of cache lines, `step` bytes from one pair to the next.
 struct GemmAhead {

@@ -2,78 +2,31 @@
 
 #include <algorithm>
 
-#include "gemm-isa.h"
+#include "gemm-plan.h"
 
-// How a product runs. It is first seen as rows × lanes (gemm-isa.h): rows are op(A)'s and lanes
-// op(B)'s columns, or the other way round where that spares the larger operand a transposition.
-// Rows are packed once for all threads, a bounded chunk at a time. Then tasks, each a range of row
-// panels and a range of lane panels of one batch element, go over k in blocks; for each block and
-// lane panel a task packs the panel into its own buffer, which stays in the first-level cache, and
-// runs it against all its row panels, whose block stays in the second-level one. Every lane element
-// is so packed once per task, right before use, while the tiles fetch the next panel.
-// Skinny products do without packing: lanes that only one or two row panels use, and rows that only
-// one or two lane panels use, are read where they lie.
+// How a product runs. Rows are packed once for all threads, a bounded chunk at a time. Then tasks,
+// each a range of row panels and a range of lane panels of one batch element, go over k in blocks.
+// For each block and lane panel a task packs the panel into its own buffer, which stays in the
+// first-level cache, and runs it against all its row panels, whose block stays in the second-level
+// one: every lane element is packed once per task, right before use, while tiles fetch the next
+// panel. The first tile of float32 lanes packs as it goes. Skinny products do without packing:
+// lanes that one or two row panels use, and rows that few lane panels use, are read where they lie.
 namespace spillway {
 namespace {
 
-// Packed rows of a chunk: 4 MiB in all; at most 1008 of them, so that a block of k fits a
-// second-level cache of 2 MiB beside a lane panel and C.
+// Packed rows of a chunk: 4 MiB in all; at most 72 panels (1008 rows on AVX-512), of which a block
+// of k fits a second-level cache of 2 MiB beside a lane panel and C.
 constexpr size_t kRowFloats = size_t{1} << 20;
-constexpr size_t kChunkRows = 1008;
-// Steps of k per block: a lane panel of 32 then takes 48 KiB.
-constexpr size_t kBlockSteps = 384;
-// Steps of k per block when rows are read in place: there the row panel is what must be cached.
-constexpr size_t kDirectSteps = 1024;
-// Steps of k per block when lanes are read in place: that many rows of memory, each read from one end
-// of a task to the other, are what the hardware prefetches; C stays in the second-level cache.
-constexpr size_t kStreamSteps = 32;
+constexpr size_t kChunkPanels = 72;
 // Floats of a worker's lane panel, of its tile of C, and of its decoded rows.
-constexpr size_t kPanelFloats = 2 * kLanes * kDirectSteps;
+constexpr size_t kPanelFloats = 2 * kLanes * kGemmMostSteps;
 constexpr size_t kTileFloats = 1024;
-constexpr size_t kStagedFloats = 8 * kDirectSteps;
+constexpr size_t kStagedFloats = kGemmMostDirectRows * kGemmMostSteps;
 constexpr size_t kWorkerFloats = kPanelFloats + kTileFloats + kStagedFloats;
-// At most this many lanes: packing rows would cost a good part of their use.
-constexpr size_t kFewLanes = 128;
 // Multiply-adds below which a second thread costs more than it brings.
 constexpr size_t kGrain = size_t{1} << 17;
 // Tasks per thread, for balance.
 constexpr size_t kTasksPerThread = 4;
-constexpr size_t kMaxTaskPanels = 8;
-constexpr size_t kMaxStreamPanels = 128;
-// A task that packs lanes has at least this many rows.
-constexpr size_t kMinTaskRows = 128;
-
-size_t ceilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
-
-// An operand with its index (row or lane) apart from k.
-struct Side {
-  const char* data;
-  bool bf16;
-  // Whether neighbours in memory differ in k.
-  bool alongK;
-  ptrdiff_t leading, batchStride;
-
-  const void* at(size_t batch, size_t index, size_t k) const {
-    const auto i = static_cast<ptrdiff_t>(index), step = static_cast<ptrdiff_t>(k);
-    const ptrdiff_t element = static_cast<ptrdiff_t>(batch) * batchStride +
-                              (alongK ? i * leading + step : step * leading + i);
-    return data + element * (bf16 ? 2 : 4);
-  }
-};
-
-Side sideOf(const GemmOperand& operand, bool alongK) {
-  return {static_cast<const char*>(operand.data), operand.type == GemmType::bfloat16, alongK,
-          operand.leading, operand.batchStride};
-}
-
-struct Range {
-  size_t begin, end;
-};
-
-// Part `index` of [0, count) in `parts` nearly equal parts.
-Range partOf(size_t count, size_t parts, size_t index) {
-  return {index * count / parts, (index + 1) * count / parts};
-}
 
 class Driver {
  public:
@@ -84,80 +37,44 @@ class Driver {
   void runChunk(Range batch, Range panels, Range steps);
   void packRows(Range batch, Range panels, Range steps);
   void runTask(size_t batch, Range panels, Range lanes, Range steps, float* worker) const;
+  void takeLanes(size_t batch, Range lanes, size_t width, size_t step, GemmTile& tile,
+                 float* worker) const;
+  void takeRows(size_t batch, size_t panel, Range block, GemmTile& tile, float* staged) const;
   void runPanels(size_t batch, Range panels, Range lanes, size_t width, Range block,
                  GemmTile& tile, float* worker) const;
   GemmAhead lanesAhead(size_t batch, Range panels, size_t panel, Range lanes, Range block) const;
+  GemmAhead cAhead(size_t batch, Range panels, size_t panel, Range lanes) const;
   void runTile(size_t batch, Range rows, Range lanes, size_t width, GemmTile& tile, bool last,
                float* temporary) const;
   void finish(float* c, ptrdiff_t step, Range rows, Range lanes) const;
 
-  size_t rowPanels() const { return ceilDiv(rows_, panelRows_); }
-  Range rowsOf(size_t panel) const { return partOf(rows_, rowPanels(), panel); }
-  float* cAt(size_t batch, size_t row, size_t lane) const {
-    return g_.c + static_cast<ptrdiff_t>(batch) * g_.batchStrideC +
-           static_cast<ptrdiff_t>(row) * cRow_ + static_cast<ptrdiff_t>(lane) * cLane_;
-  }
-
+  const GemmPlan plan_;
   const Gemm& g_;
-  ThreadPool& pool_;
   const GemmIsa& isa_;
-  bool swapped_;
-  size_t rows_, lanes_;
-  Side row_, lane_;
-  ptrdiff_t cRow_, cLane_;
-  bool directRows_, rowMajor_, directLanes_;
-  // Most rows of a panel, most vectors (as an index) and lanes of a lane panel.
-  size_t panelRows_, width_, panelLanes_;
+  ThreadPool& pool_;
   float* packed_ = nullptr;
   float* workers_ = nullptr;
   Range packedBatch_{0, 0}, packedPanels_{0, 0}, packedSteps_{0, 0};
 };
 
 Driver::Driver(const Gemm& g, ThreadPool& pool, Scratch& scratch)
-    : g_(g), pool_(pool), isa_(gemmIsa()) {
-  const bool aAlongK = !g.a.transposed, bAlongK = g.b.transposed;
-  // Lanes must be transposed when they lie along k; a narrow side is the cheaper one.
-  swapped_ = (bAlongK && g.m <= 2 * kLanes && g.m < g.n) ||
-             (!aAlongK && g.n <= 2 * kLanes && g.n < g.m);
-  const Side a = sideOf(g.a, aAlongK), b = sideOf(g.b, bAlongK);
-  row_ = swapped_ ? b : a;
-  lane_ = swapped_ ? a : b;
-  rows_ = swapped_ ? g.n : g.m;
-  lanes_ = swapped_ ? g.m : g.n;
-  cRow_ = swapped_ ? 1 : g.leadingC;
-  cLane_ = swapped_ ? g.leadingC : 1;
-  directRows_ = lanes_ <= kFewLanes && (row_.alongK || !row_.bf16);
-  rowMajor_ = directRows_ && row_.alongK;
-  panelRows_ = rowMajor_ ? isa_.directRows : isa_.packedRows;
-  directLanes_ = !lane_.alongK && !lane_.bf16 && rows_ <= 2 * panelRows_;
-  // Few rows leave registers for wider tiles, which read longer runs.
-  const size_t most = rowsOf(rowPanels() - 1).end - rowsOf(rowPanels() - 1).begin;
-  width_ = isa_.panelWidth;
-  while (directLanes_ && !rowMajor_ && width_ + 1 < kTileWidths &&
-         isa_.tiles[most - 1].kMajor[width_ + 1] != nullptr) {
-    ++width_;
-  }
-  panelLanes_ = kLanes << width_;
+    : plan_(g), g_(g), isa_(plan_.isa), pool_(pool) {
   workers_ = static_cast<float*>(
       scratch.take(sizeof(float) * kWorkerFloats * static_cast<size_t>(pool.size())));
-  if (!directRows_) {
-    const size_t all = rowPanels() * kLanes * g.k * g.batch;
-    const size_t least = std::min(rowPanels(), ceilDiv(kChunkRows, panelRows_)) * kLanes;
-    packed_ = static_cast<float*>(
-        scratch.take(sizeof(float) * std::min(all, std::max(kRowFloats, least))));
-  }
+  if (plan_.directRows) return;
+  const size_t all = plan_.rowPanels() * kLanes * g.k * g.batch;
+  packed_ = static_cast<float*>(scratch.take(sizeof(float) * std::min(all, kRowFloats)));
 }
 
 void Driver::run() {
-  const Range everyBatch{0, g_.batch};
-  if (directRows_) return runChunk(everyBatch, {0, rowPanels()}, {0, g_.k});
-  const size_t chunks = ceilDiv(rows_, kChunkRows);
+  const size_t panelCount = plan_.rowPanels();
+  if (plan_.directRows) return runChunk({0, g_.batch}, {0, panelCount}, {0, g_.k});
+  const size_t chunks = ceilDiv(panelCount, kChunkPanels);
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
-    const Range panels = partOf(rowPanels(), chunks, chunk);
-    const size_t perStep = (panels.end - panels.begin) * kLanes;
+    const Range panels = partOf(panelCount, chunks, chunk);
+    const size_t perStep = panels.size() * kLanes;
     const size_t group = std::max<size_t>(1, kRowFloats / (perStep * g_.k));
-    const size_t most = std::max<size_t>(1, kRowFloats / perStep);
-    const size_t spans = ceilDiv(g_.k, most);
+    const size_t spans = ceilDiv(g_.k, kRowFloats / perStep);
     for (size_t batch = 0; batch < g_.batch; batch += group) {
       for (size_t span = 0; span < spans; ++span) {
         runChunk({batch, std::min(g_.batch, batch + group)}, panels, partOf(g_.k, spans, span));
@@ -168,20 +85,17 @@ void Driver::run() {
 
 // Packs the rows of a chunk, then runs its tasks.
 void Driver::runChunk(Range batch, Range panels, Range steps) {
-  if (!directRows_) packRows(batch, panels, steps);
-  const size_t batches = batch.end - batch.begin, panelCount = panels.end - panels.begin;
-  const size_t rows = rowsOf(panels.end - 1).end - rowsOf(panels.begin).begin;
-  const size_t k = steps.end - steps.begin;
-  const size_t work = batches * rows * lanes_ * k;
+  if (!plan_.directRows) packRows(batch, panels, steps);
+  const size_t batches = batch.size();
+  const size_t rows = plan_.rowsOf(panels.end - 1).end - plan_.rowsOf(panels.begin).begin;
+  const size_t work = batches * rows * plan_.lanes * steps.size();
   const size_t threads = static_cast<size_t>(pool_.size());
   const size_t wanted =
       threads == 1 ? 1 : std::min(threads * kTasksPerThread, std::max<size_t>(1, work / kGrain));
-  const size_t lanePanels = ceilDiv(lanes_, panelLanes_);
-  const size_t mostPanels = directLanes_ ? kMaxStreamPanels : kMaxTaskPanels;
-  const size_t laneParts = std::max(ceilDiv(lanePanels, mostPanels),
+  const size_t lanePanels = ceilDiv(plan_.lanes, plan_.panelLanes);
+  const size_t laneParts = std::max(ceilDiv(lanePanels, plan_.taskLanePanels),
                                     std::min(lanePanels, ceilDiv(wanted, batches)));
-  const size_t leastPanels = directLanes_ ? 1 : ceilDiv(kMinTaskRows, panelRows_);
-  const size_t rowParts = std::min(std::max<size_t>(1, panelCount / leastPanels),
+  const size_t rowParts = std::min(std::max<size_t>(1, panels.size() / plan_.taskRowPanels),
                                    ceilDiv(wanted, batches * laneParts));
   const size_t tasks = batches * laneParts * rowParts;
   const size_t grain = std::max<size_t>(1, kGrain / std::max<size_t>(1, work / tasks));
@@ -189,10 +103,12 @@ void Driver::runChunk(Range batch, Range panels, Range steps) {
     float* own = workers_ + static_cast<size_t>(worker) * kWorkerFloats;
     for (size_t task = begin; task < end; ++task) {
       const size_t element = task / (laneParts * rowParts), rest = task % (laneParts * rowParts);
-      const Range some = partOf(panelCount, rowParts, rest % rowParts);
-      const Range lanes = partOf(lanePanels, laneParts, rest / rowParts);
-      runTask(batch.begin + element, {panels.begin + some.begin, panels.begin + some.end},
-              {lanes.begin * panelLanes_, std::min(lanes_, lanes.end * panelLanes_)}, steps, own);
+      const Range some = partOf(panels.size(), rowParts, rest % rowParts);
+      const Range part = partOf(lanePanels, laneParts, rest / rowParts);
+      const Range lanes{part.begin * plan_.panelLanes,
+                        std::min(plan_.lanes, part.end * plan_.panelLanes)};
+      runTask(batch.begin + element, {panels.begin + some.begin, panels.begin + some.end}, lanes,
+              steps, own);
     }
   });
 }
@@ -201,155 +117,166 @@ void Driver::packRows(Range batch, Range panels, Range steps) {
   packedBatch_ = batch;
   packedPanels_ = panels;
   packedSteps_ = steps;
-  const size_t panelCount = panels.end - panels.begin, k = steps.end - steps.begin;
-  const size_t each = std::max<size_t>(1, panelRows_ * k);
-  const auto pack = row_.bf16 ? isa_.packBfloat16 : isa_.packFloat32;
-  pool_.parallelFor((batch.end - batch.begin) * panelCount, std::max<size_t>(1, kGrain / 8 / each),
-                    [&](size_t begin, size_t end) {
-                      for (size_t unit = begin; unit < end; ++unit) {
-                        const Range rows = rowsOf(panels.begin + unit % panelCount);
-                        pack(packed_ + unit * kLanes * k, kLanes,
-                             row_.at(batch.begin + unit / panelCount, rows.begin, steps.begin),
-                             row_.leading, row_.alongK, rows.end - rows.begin, k);
-                      }
-                    });
+  const GemmSide& row = plan_.row;
+  const size_t count = panels.size(), k = steps.size();
+  const auto pack = row.bf16 ? isa_.packBfloat16 : isa_.packFloat32;
+  // Packing an element takes about as long as eight multiply-adds.
+  const size_t grain = std::max<size_t>(1, kGrain / (8 * plan_.panelRows * k));
+  pool_.parallelFor(batch.size() * count, grain, [&](size_t begin, size_t end) {
+    for (size_t unit = begin; unit < end; ++unit) {
+      const Range rows = plan_.rowsOf(panels.begin + unit % count);
+      pack(packed_ + unit * kLanes * k, kLanes,
+           row.at(batch.begin + unit / count, rows.begin, steps.begin), row.leading, row.alongK,
+           rows.size(), k);
+    }
+  });
 }
 
 void Driver::runTask(size_t batch, Range panels, Range lanes, Range steps, float* worker) const {
-  const size_t k = steps.end - steps.begin;
-  const size_t most = directLanes_ ? kStreamSteps : directRows_ ? kDirectSteps : kBlockSteps;
-  const size_t blocks = ceilDiv(k, most);
+  const size_t blocks = ceilDiv(steps.size(), plan_.blockSteps);
   for (size_t index = 0; index < blocks; ++index) {
-    const Range part = partOf(k, blocks, index);
+    const Range part = partOf(steps.size(), blocks, index);
     const Range block{steps.begin + part.begin, steps.begin + part.end};
     GemmTile tile{};
-    tile.k = block.end - block.begin;
+    tile.k = block.size();
     tile.first = block.begin == 0;
-    size_t width = width_;
+    size_t width = plan_.width;
     for (size_t lane = lanes.begin; lane < lanes.end;) {
       const size_t left = lanes.end - lane;
       // Lanes read in place must be whole vectors; a packed panel may be wider than its lanes.
       while (width > 0 && left < (kLanes << width) &&
-             (directLanes_ || left <= (kLanes << (width - 1)))) {
+             (plan_.directLanes || left <= (kLanes << (width - 1)))) {
         --width;
       }
-      const size_t count = std::min(left, kLanes << width);
-      const bool whole = count == kLanes << width;
-      tile.copy = nullptr;
-      if (whole && !lane_.alongK && !lane_.bf16) {
-        tile.lanes = static_cast<const float*>(lane_.at(batch, lane, block.begin));
-        tile.laneStep = lane_.leading;
-        if (!directLanes_) tile.copy = worker;
-      } else {
-        const auto pack = lane_.bf16 ? isa_.packBfloat16 : isa_.packFloat32;
-        pack(worker, kLanes << width, lane_.at(batch, lane, block.begin), lane_.leading,
-             lane_.alongK, count, tile.k);
-        tile.lanes = worker;
-        tile.laneStep = static_cast<ptrdiff_t>(kLanes << width);
-      }
-      runPanels(batch, panels, {lane, lane + count}, width, block, tile, worker + kPanelFloats);
-      lane += count;
+      const Range some{lane, lane + std::min(left, kLanes << width)};
+      takeLanes(batch, some, width, block.begin, tile, worker);
+      runPanels(batch, panels, some, width, block, tile, worker + kPanelFloats);
+      lane = some.end;
     }
   }
+}
+
+// Points the tile at a lane panel: in place, to be copied by the first tile, or packed here.
+void Driver::takeLanes(size_t batch, Range lanes, size_t width, size_t step, GemmTile& tile,
+                       float* worker) const {
+  const GemmSide& lane = plan_.lane;
+  const void* source = lane.at(batch, lanes.begin, step);
+  const size_t panelLanes = kLanes << width;
+  tile.copy = nullptr;
+  if (lanes.size() == panelLanes && !lane.alongK && !lane.bf16) {
+    tile.lanes = static_cast<const float*>(source);
+    tile.laneStep = lane.leading;
+    if (!plan_.directLanes) tile.copy = worker;
+    return;
+  }
+  const auto pack = lane.bf16 ? isa_.packBfloat16 : isa_.packFloat32;
+  pack(worker, panelLanes, source, lane.leading, lane.alongK, lanes.size(), tile.k);
+  tile.lanes = worker;
+  tile.laneStep = static_cast<ptrdiff_t>(panelLanes);
+}
+
+// Points the tile at a row panel.
+void Driver::takeRows(size_t batch, size_t panel, Range block, GemmTile& tile,
+                      float* staged) const {
+  const GemmSide& row = plan_.row;
+  const Range rows = plan_.rowsOf(panel);
+  if (!plan_.directRows) {
+    const size_t unit =
+        (batch - packedBatch_.begin) * packedPanels_.size() + (panel - packedPanels_.begin);
+    const size_t step = block.begin - packedSteps_.begin;
+    tile.rows = packed_ + (unit * packedSteps_.size() + step) * kLanes;
+    tile.rowStep = static_cast<ptrdiff_t>(kLanes);
+    return;
+  }
+  const void* source = row.at(batch, rows.begin, block.begin);
+  if (row.bf16) {
+    isa_.decodeRows(staged, source, row.leading, rows.size(), tile.k);
+    tile.rows = staged;
+    tile.rowStep = static_cast<ptrdiff_t>(tile.k);
+    return;
+  }
+  tile.rows = static_cast<const float*>(source);
+  tile.rowStep = row.leading;
 }
 
 // One lane panel against a task's row panels.
 void Driver::runPanels(size_t batch, Range panels, Range lanes, size_t width, Range block,
                        GemmTile& tile, float* worker) const {
-  const bool last = block.end == g_.k;
-  float* staged = worker + kTileFloats;
   for (size_t panel = panels.begin; panel < panels.end; ++panel) {
-    const Range rows = rowsOf(panel);
-    if (!directRows_) {
-      const size_t unit = (batch - packedBatch_.begin) * (packedPanels_.end - packedPanels_.begin) +
-                          (panel - packedPanels_.begin);
-      tile.rows = packed_ + unit * kLanes * (packedSteps_.end - packedSteps_.begin) +
-                  (block.begin - packedSteps_.begin) * kLanes;
-      tile.rowStep = static_cast<ptrdiff_t>(kLanes);
-    } else if (rowMajor_ && row_.bf16) {
-      isa_.decodeRows(staged, row_.at(batch, rows.begin, block.begin), row_.leading,
-                      rows.end - rows.begin, tile.k);
-      tile.rows = staged;
-      tile.rowStep = static_cast<ptrdiff_t>(tile.k);
-    } else {
-      tile.rows = static_cast<const float*>(row_.at(batch, rows.begin, block.begin));
-      tile.rowStep = row_.leading;
-    }
+    takeRows(batch, panel, block, tile, worker + kTileFloats);
     tile.lanesAhead = lanesAhead(batch, panels, panel, lanes, block);
-    tile.cAhead = {nullptr, 0, 0};
-    if (cLane_ == 1) {
-      const size_t next = panel + 1 < panels.end ? panel + 1 : panels.begin;
-      const size_t lane = panel + 1 < panels.end ? lanes.begin : lanes.end;
-      const Range ahead = rowsOf(next);
-      if (lane < lanes_) {
-        tile.cAhead = {reinterpret_cast<const char*>(cAt(batch, ahead.begin, lane)),
-                       cRow_ * ptrdiff_t{sizeof(float)}, ahead.end - ahead.begin};
-      }
-    }
-    runTile(batch, rows, lanes, width, tile, last, worker);
+    tile.cAhead = cAhead(batch, panels, panel, lanes);
+    runTile(batch, plan_.rowsOf(panel), lanes, width, tile, block.end == g_.k, worker);
+    if (tile.copy == nullptr) continue;
     // The first tile has left its lanes as a panel.
-    if (tile.copy != nullptr) {
-      tile.lanes = tile.copy;
-      tile.laneStep = static_cast<ptrdiff_t>(kLanes << width);
-      tile.copy = nullptr;
-    }
+    tile.lanes = tile.copy;
+    tile.laneStep = static_cast<ptrdiff_t>(kLanes << width);
+    tile.copy = nullptr;
   }
 }
 
 // Which part of the next lane panel a tile fetches.
 GemmAhead Driver::lanesAhead(size_t batch, Range panels, size_t panel, Range lanes,
                              Range block) const {
-  if (directLanes_ || lane_.alongK || lanes.end >= lanes_) return {nullptr, 0, 0};
-  const size_t index = panel - panels.begin, count = panels.end - panels.begin;
-  const Range part = partOf(block.end - block.begin, count, index);
-  return {static_cast<const char*>(lane_.at(batch, lanes.end, block.begin + part.begin)),
-          lane_.leading * (lane_.bf16 ? 2 : 4), part.end - part.begin};
+  const GemmSide& lane = plan_.lane;
+  if (plan_.directLanes || lane.alongK || lanes.end >= plan_.lanes) return {nullptr, 0, 0};
+  const Range part = partOf(block.size(), panels.size(), panel - panels.begin);
+  return {static_cast<const char*>(lane.at(batch, lanes.end, block.begin + part.begin)),
+          lane.leading * lane.elementBytes(), part.size()};
+}
+
+// Where the next tile of C lies: below, or at the top of the next lane panel.
+GemmAhead Driver::cAhead(size_t batch, Range panels, size_t panel, Range lanes) const {
+  const bool below = panel + 1 < panels.end;
+  const size_t lane = below ? lanes.begin : lanes.end;
+  if (plan_.cLane != 1 || lane >= plan_.lanes) return {nullptr, 0, 0};
+  const Range rows = plan_.rowsOf(below ? panel + 1 : panels.begin);
+  return {reinterpret_cast<const char*>(plan_.cAt(batch, rows.begin, lane)),
+          plan_.cRow * ptrdiff_t{sizeof(float)}, rows.size()};
 }
 
 // A tile goes straight to C where C has whole vectors for it, else by way of `temporary`.
 void Driver::runTile(size_t batch, Range rows, Range lanes, size_t width, GemmTile& tile, bool last,
                      float* temporary) const {
-  const size_t rowCount = rows.end - rows.begin, laneCount = lanes.end - lanes.begin;
+  const size_t rowCount = rows.size(), laneCount = lanes.size(), panelLanes = kLanes << width;
+  const ptrdiff_t cRow = plan_.cRow, cLane = plan_.cLane;
   const GemmTiles& tiles = isa_.tiles[rowCount - 1];
-  const auto& kernels = rowMajor_ ? (tile.copy == nullptr ? tiles.rowMajor : tiles.rowMajorCopying)
-                                  : (tile.copy == nullptr ? tiles.kMajor : tiles.kMajorCopying);
+  const auto& kernels = plan_.rowMajor
+                            ? (tile.copy == nullptr ? tiles.rowMajor : tiles.rowMajorCopying)
+                            : (tile.copy == nullptr ? tiles.kMajor : tiles.kMajorCopying);
   const GemmTileFn fn = kernels[width];
-  float* c = cAt(batch, rows.begin, lanes.begin);
-  if (cLane_ == 1 && laneCount == kLanes << width) {
+  float* c = plan_.cAt(batch, rows.begin, lanes.begin);
+  if (cLane == 1 && laneCount == panelLanes) {
     tile.c = c;
-    tile.cStep = cRow_;
+    tile.cStep = cRow;
     fn(tile);
-    if (last) finish(c, cRow_, rows, lanes);
+    if (last) finish(c, cRow, rows, lanes);
     return;
   }
-  const auto step = static_cast<ptrdiff_t>(kLanes << width);
+  const auto element = [&](size_t r, size_t i) -> float& {
+    return c[static_cast<ptrdiff_t>(r) * cRow + static_cast<ptrdiff_t>(i) * cLane];
+  };
   tile.c = temporary;
-  tile.cStep = step;
+  tile.cStep = static_cast<ptrdiff_t>(panelLanes);
   if (!tile.first) {
-    std::fill(temporary, temporary + rowCount * (kLanes << width), 0.0f);
+    std::fill(temporary, temporary + rowCount * panelLanes, 0.0f);
     for (size_t r = 0; r < rowCount; ++r) {
-      for (size_t i = 0; i < laneCount; ++i) {
-        temporary[r * (kLanes << width) + i] =
-            c[static_cast<ptrdiff_t>(r) * cRow_ + static_cast<ptrdiff_t>(i) * cLane_];
-      }
+      for (size_t i = 0; i < laneCount; ++i) temporary[r * panelLanes + i] = element(r, i);
     }
   }
   fn(tile);
-  if (last) finish(temporary, step, rows, lanes);
+  if (last) finish(temporary, tile.cStep, rows, lanes);
   for (size_t i = 0; i < laneCount; ++i) {
-    for (size_t r = 0; r < rowCount; ++r) {
-      c[static_cast<ptrdiff_t>(r) * cRow_ + static_cast<ptrdiff_t>(i) * cLane_] =
-          temporary[r * (kLanes << width) + i];
-    }
+    for (size_t r = 0; r < rowCount; ++r) element(r, i) = temporary[r * panelLanes + i];
   }
 }
 
 void Driver::finish(float* c, ptrdiff_t step, Range rows, Range lanes) const {
   const bool relu = g_.activation == GemmActivation::relu;
   if (g_.bias == nullptr && !relu) return;
-  GemmFinish f{c, step, rows.end - rows.begin, lanes.end - lanes.begin, nullptr, nullptr, relu};
-  if (g_.bias != nullptr && swapped_) f.rowBias = g_.bias + rows.begin;
-  if (g_.bias != nullptr && !swapped_) f.laneBias = g_.bias + lanes.begin;
+  GemmFinish f{c, step, rows.size(), lanes.size(), nullptr, nullptr, relu};
+  if (g_.bias != nullptr && plan_.swapped) f.rowBias = g_.bias + rows.begin;
+  if (g_.bias != nullptr && !plan_.swapped) f.laneBias = g_.bias + lanes.begin;
   isa_.finish(f);
 }
 

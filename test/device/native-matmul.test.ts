@@ -2,17 +2,24 @@
 import * as tf from '@tensorflow/tfjs-core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { withBackend } from '../../tiers/device/backend-scope.js';
 import { registerFallbacks } from '../../tiers/device/native/cpu-fallback.js';
 import { native as addon } from '../../tiers/native/binding.js';
 import { portableKernels } from '../../tiers/native/portable/kernels.js';
 import { chainGemm, doubleGemm, runGemm, UNTOUCHED } from './gemm-reference.js';
 import type { Operand, Place, Product } from './gemm-reference.js';
-import { anyInt, anyValue, cpu, expectSame, native, runOne, value } from './native-kernel-run.js';
+import {
+  anyInt,
+  anyValue,
+  cpu,
+  expectSame,
+  native,
+  nativePlace,
+  runOne,
+  value,
+} from './native-kernel-run.js';
 import type { Value } from './native-kernel-run.js';
 import { bitsOf, randomValues } from './tfjs-setup.js';
-
-// Prelu runs on the cpu backend.
-registerFallbacks();
 
 const ISAS = addon()!.isaList();
 const BEST: Place = { isa: ISAS[0]!, threads: 1 };
@@ -337,18 +344,10 @@ describe('matMul on the native backend', () => {
   });
 
   it('adds a bias and applies an activation as separate kernels would', () => {
-    const activations = [
-      'linear',
-      'relu',
-      'relu6',
-      'elu',
-      'sigmoid',
-      'leakyrelu',
-      'prelu',
-    ] as const;
+    const activations = ['linear', 'relu', 'relu6', 'elu', 'sigmoid', 'leakyrelu'] as const;
     const kernels = {
       ...{ relu: tf.Relu, relu6: tf.Relu6, elu: tf.Elu },
-      ...{ sigmoid: tf.Sigmoid, leakyrelu: tf.LeakyRelu, prelu: tf.Prelu },
+      ...{ sigmoid: tf.Sigmoid, leakyrelu: tf.LeakyRelu },
     };
     fc.assert(
       fc.property(
@@ -362,17 +361,11 @@ describe('matMul on the native backend', () => {
           const rows = product.shape.at(-2)!;
           const biasShape = { none: [], column: [n], scalar: [1], row: [rows, 1] }[biasKind];
           const bias = biasKind === 'none' ? undefined : random(biasShape, seed + 2);
-          const alpha = random([n], seed + 3);
           let want = bias ? runOne(native, tf.Add, { a: product, b: bias }) : product;
           if (activation !== 'linear') {
-            const inputs = activation === 'prelu' ? { x: want, alpha } : { x: want };
-            want = runOne(native, kernels[activation], inputs, { alpha: 0.3 });
+            want = runOne(native, kernels[activation], { x: want }, { alpha: 0.3 });
           }
-          const inputs = {
-            ...operands,
-            ...(bias ? { bias } : {}),
-            ...(activation === 'prelu' ? { preluActivationWeights: alpha } : {}),
-          };
+          const inputs = bias ? { ...operands, bias } : operands;
           const attrs = { transposeA, transposeB, activation, leakyreluAlpha: 0.3 };
           const got = runOne(native, tf._FusedMatMul, inputs, attrs);
           expectSame(got, want, `${activation}, bias ${biasKind}`);
@@ -380,6 +373,23 @@ describe('matMul on the native backend', () => {
       ),
       { numRuns: 100 },
     );
+  });
+
+  it('applies prelu, which runs on the cpu backend, with its weights', () => {
+    registerFallbacks();
+    const { name, backend } = nativePlace(1);
+    const values = withBackend(name, backend, () =>
+      tf.tidy(() => {
+        const inputs = {
+          a: tf.tensor2d([1, 2, 3, -4], [2, 2]),
+          b: tf.tensor2d([1, 0, 0, 1], [2, 2]),
+          preluActivationWeights: tf.tensor1d([0.5, 0.25]),
+        };
+        const attrs = { transposeA: false, transposeB: false, activation: 'prelu' };
+        return [...tf.engine().runKernel<tf.Tensor>(tf._FusedMatMul, inputs, attrs).dataSync()];
+      }),
+    );
+    expect(values).toEqual([1, 2, 3, -1]);
   });
 
   it('multiplies int32 modulo 2^32 and agrees with the cpu backend where that is exact', () => {
