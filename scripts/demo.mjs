@@ -22,16 +22,40 @@ const output = join(root, 'demo_output');
 const shown = (path) => relative(process.cwd(), path) || '.';
 
 const MIB = 2 ** 20;
-/** Ten narrow layers: the plain JavaScript device computes some 0.5 GFLOP/s, and a block must fit. */
-const MODEL = {
-  model_type: 'gpt2',
-  vocab_size: 260,
-  n_positions: 32,
-  n_embd: 128,
-  n_layer: 10,
-  n_head: 4,
+const { native } = await import(new URL('dist/tiers/native/binding.js', `file://${root}/`).href);
+
+/** With the C++ addon: 25 M parameters, computed by the native device. */
+const LARGE = {
+  model: { n_positions: 128, n_embd: 512, n_layer: 8, n_head: 8 },
+  budget: { device: 48 * MIB, host: 48 * MIB, nvme: 512 * MIB },
+  training: {
+    max_steps: 40,
+    per_device_train_batch_size: 4,
+    learning_rate: 1e-3,
+    warmup_steps: 4,
+    logging_steps: 4,
+    sub_group_size: 1_048_576,
+  },
 };
-const BUDGET = { device: 3 * MIB, host: 6 * MIB };
+
+/** Without it: ten narrow layers, since the plain JavaScript device computes some 0.5 GFLOP/s. */
+const SMALL = {
+  model: { n_positions: 32, n_embd: 128, n_layer: 10, n_head: 4 },
+  budget: { device: 3 * MIB, host: 6 * MIB, nvme: 64 * MIB },
+  training: {
+    max_steps: 24,
+    per_device_train_batch_size: 2,
+    learning_rate: 2e-3,
+    warmup_steps: 3,
+    logging_steps: 3,
+    // Small shards: the optimizer's tiles, one shard at a time on each of two workers, stay small.
+    sub_group_size: 65_536,
+  },
+};
+
+const size = native() === undefined ? SMALL : LARGE;
+const MODEL = { model_type: 'gpt2', vocab_size: 260, ...size.model };
+const BUDGET = size.budget;
 /** Training state (16 bytes per parameter) over device + host budget must exceed this. */
 const LEAST_STATE_RATIO = 3;
 /** The mean loss of the last logged steps must be lower than the first by this, in nats. */
@@ -40,17 +64,11 @@ const ROW_COUNT = 512;
 /** Bytes of a row; with the end-of-text token they are n_positions tokens. */
 const ROW_BYTES = MODEL.n_positions - 1;
 const TRAINING = {
-  max_steps: 24,
-  per_device_train_batch_size: 2,
-  learning_rate: 2e-3,
-  warmup_steps: 3,
-  logging_steps: 3,
-  // Two dozen steps are over before a slow second moment has settled.
+  ...size.training,
+  // A few dozen steps are over before a slow second moment has settled.
   adam_beta2: 0.95,
   weight_decay: 0.01,
   save_strategy: 'no',
-  // Small shards: the optimizer's tiles, one shard at a time on each of two workers, stay small.
-  sub_group_size: 65_536,
 };
 
 /** The files whose text is learned. */
@@ -184,7 +202,7 @@ function main() {
     nvme_path: join(output, 'nvme'),
     device_memory: BUDGET.device,
     host_memory: BUDGET.host,
-    nvme_memory: 64 * MIB,
+    nvme_memory: BUDGET.nvme,
     ...TRAINING,
   };
   spillway('train', ...Object.entries(flags).flatMap(([key, value]) => [`--${key}`, `${value}`]));
