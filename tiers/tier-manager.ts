@@ -11,6 +11,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { alignDown, alignUp } from '../core/bytes.js';
 import { assert } from '../core/errors.js';
+import { EventLoopPauses } from '../core/event-loop.js';
 import {
   CHUNK_ELEMENTS,
   IO_ALIGNMENT,
@@ -223,27 +224,32 @@ export class TierManager {
     fill: Fill,
     options: WriteOptions,
   ): Promise<void> {
-    if (options.mode === 'add') {
-      const loan = await this.staging.acquire(1);
-      try {
-        for (let offset = 0; offset < count; offset += CHUNK_ELEMENTS) {
-          const length = Math.min(CHUNK_ELEMENTS, count - offset);
-          const piece = bufferOf(loan).subarray(0, length * bytesPer);
-          await fill(offset, piece);
-          const target = bytes.subarray((start + offset) * bytesPer).subarray(0, length * bytesPer);
+    const loan = options.mode === 'add' ? await this.staging.acquire(1) : undefined;
+    const total = options.totalLength ?? bytes.byteLength / bytesPer;
+    const pauses = new EventLoopPauses();
+    try {
+      // Chunk by chunk, though nothing is transferred, so that the event loop turns in between.
+      for (let from = start; from < start + count;) {
+        const to = Math.min(alignUp(from + 1, CHUNK_ELEMENTS), start + count);
+        const target = bytes.subarray(from * bytesPer, to * bytesPer);
+        if (loan === undefined) {
+          await fill(from - start, target);
+        } else {
+          const piece = bufferOf(loan).subarray(0, target.byteLength);
+          await fill(from - start, piece);
           kernels().accumulate(floats(target), floats(piece));
         }
-      } finally {
-        loan.release();
+        if (options.onWritten !== undefined) {
+          const first = alignDown(from, NORM_LEAF_ELEMENTS);
+          const last = Math.min(alignUp(to, NORM_LEAF_ELEMENTS), total);
+          options.onWritten(first, bytes.subarray(first * bytesPer, last * bytesPer));
+        }
+        from = to;
+        await pauses.pause();
       }
-    } else {
-      await fill(0, bytes.subarray(start * bytesPer, (start + count) * bytesPer));
+    } finally {
+      loan?.release();
     }
-    if (options.onWritten === undefined) return;
-    const total = options.totalLength ?? bytes.byteLength / bytesPer;
-    const from = alignDown(start, NORM_LEAF_ELEMENTS);
-    const to = Math.min(alignUp(start + count, NORM_LEAF_ELEMENTS), total);
-    options.onWritten(from, bytes.subarray(from * bytesPer, to * bytesPer));
   }
 
   async #writeNvme(
