@@ -1,178 +1,12 @@
-// Body file of fused-attention.cc, once per instruction set: one tile after the other.
+// Body file of fused-attention.cc, once per instruction set: tasks of the forward and backward pass.
 #include "simd.h"
 #include "simd-math.h"
 #include "tile-product.h"
 #include "fused-exp.h"
+#include "fused-attention-tiles.h"
 
 namespace spillway {
 namespace SPILLWAY_SIMD {
-
-constexpr size_t kTile = kAttentionTile;
-constexpr size_t kTileLanes = kTile / 16;
-
-// Stands for the score of a key that a query may not see; no real score is as small.
-constexpr float kMasked = -1e30f;
-constexpr float kLeastScore = -1e29f;
-
-// The rows `first …` of a head.
-SPILLWAY_BODY HeadRows rowsAt(const float* x, const HeadStrides& strides, size_t sequence,
-                              size_t head, size_t first) {
-  return {x + sequence * strides.batch + head * strides.head + first * strides.token,
-          strides.token};
-}
-
-// out[d][row] = factor·x[row][d], kTile rows wide, zeros beyond `rows`.
-SPILLWAY_BODY void packColumns(HeadRows x, size_t rows, size_t width, float factor, float* out) {
-  for (size_t row = 0; row < rows; ++row) {
-    const float* source = x.data + row * x.token;
-    for (size_t d = 0; d < width; ++d) out[d * kTile + row] = factor * source[d];
-  }
-  if (rows == kTile) return;
-  for (size_t d = 0; d < width; ++d) {
-    for (size_t row = rows; row < kTile; ++row) out[d * kTile + row] = 0;
-  }
-}
-
-// out[row][…] = x[row][…], zeros from `width` to `padded`.
-SPILLWAY_BODY void packRows(HeadRows x, size_t rows, size_t width, size_t padded, float* out) {
-  const size_t whole = width / 16 * 16;
-  for (size_t row = 0; row < rows; ++row, out += padded) {
-    const float* source = x.data + row * x.token;
-    for (size_t d = 0; d < whole; d += 16) store(out + d, load(source + d));
-    if (whole < padded) store(out + whole, loadPart(source + whole, width - whole));
-  }
-}
-
-// to[row][…] = factor·from[row][…]
-SPILLWAY_BODY void storeRows(const float* from, size_t rows, size_t width, size_t padded,
-                             float factor, float* to, size_t token) {
-  const F16 factors = splat(factor);
-  const size_t whole = width / 16 * 16;
-  for (size_t row = 0; row < rows; ++row, from += padded, to += token) {
-    for (size_t d = 0; d < whole; d += 16) store(to + d, load(from + d) * factors);
-    if (whole < width) storePart(to + whole, load(from + whole) * factors, width - whole);
-  }
-}
-
-// Which pairs of a tile of keys and a tile of queries see each other.
-struct Sight {
-  const int32_t *keyDocuments, *queryDocuments;  // of the tile's rows, or null
-  bool diagonal;
-  bool masks;  // some pair may be hidden
-  bool blind;  // no pair sees the other
-
-  // Lane l: whether query `query + l` of the tile sees key `key` of the tile.
-  SPILLWAY_BODY M16 queriesOf(size_t key, size_t query, size_t queries) const {
-    M16 seen = firstLanes(16);
-    if (diagonal && query < key) seen = ~firstLanes(key - query < 16 ? key - query : 16);
-    if (keyDocuments == nullptr) return seen;
-    const size_t rest = query < queries ? queries - query : 0;
-    const I16 documents = loadPart(queryDocuments + query, rest < 16 ? rest : 16);
-    return seen & eq(splatI(keyDocuments[key]), documents);
-  }
-
-  // Lane l: whether query `query` of the tile sees key `key + l` of the tile.
-  SPILLWAY_BODY M16 keysOf(size_t query, size_t key, size_t keys) const {
-    M16 seen = firstLanes(16);
-    if (diagonal) {
-      seen = query < key ? firstLanes(0) : firstLanes(query - key + 1 < 16 ? query - key + 1 : 16);
-    }
-    if (keyDocuments == nullptr) return seen;
-    const size_t rest = key < keys ? keys - key : 0;
-    const I16 documents = loadPart(keyDocuments + key, rest < 16 ? rest : 16);
-    return seen & eq(splatI(queryDocuments[query]), documents);
-  }
-};
-
-SPILLWAY_BODY Sight sightOf(const AttentionShape& shape, const int32_t* documents, size_t keyTile,
-                            size_t queryTile) {
-  Sight sight{nullptr, nullptr, keyTile == queryTile, keyTile == queryTile, false};
-  if (documents == nullptr) return sight;
-  sight.keyDocuments = documents + keyTile * kTile;
-  sight.queryDocuments = documents + queryTile * kTile;
-  const size_t keys = shape.rowsOf(keyTile), queries = shape.rowsOf(queryTile);
-  const int32_t first = sight.keyDocuments[0];
-  bool same = true;
-  for (size_t key = 0; key < keys; ++key) same &= sight.keyDocuments[key] == first;
-  for (size_t query = 0; query < queries; ++query) same &= sight.queryDocuments[query] == first;
-  if (same) {
-    sight.keyDocuments = sight.queryDocuments = nullptr;
-    return sight;
-  }
-  sight.masks = true;
-  if (sight.diagonal) return sight;
-  // Ranges that do not meet: the usual case of documents packed one after the other.
-  int32_t least[2] = {INT32_MAX, INT32_MAX}, most[2] = {INT32_MIN, INT32_MIN};
-  const int32_t* lists[2] = {sight.keyDocuments, sight.queryDocuments};
-  const size_t counts[2] = {keys, queries};
-  for (int list = 0; list < 2; ++list) {
-    for (size_t row = 0; row < counts[list]; ++row) {
-      const int32_t id = lists[list][row];
-      least[list] = id < least[list] ? id : least[list];
-      most[list] = id > most[list] ? id : most[list];
-    }
-  }
-  sight.blind = most[0] < least[1] || most[1] < least[0];
-  return sight;
-}
-
-// Floats of one worker's scratch.
-SPILLWAY_BODY size_t forwardScratch(const AttentionShape& shape) {
-  return kTile * (shape.width + kTile + 2 * shape.padded);
-}
-SPILLWAY_BODY size_t keyGradientScratch(const AttentionShape& shape) {
-  return kTile * (2 * shape.width + 2 * kTile + 4 * shape.padded);
-}
-SPILLWAY_BODY size_t queryGradientScratch(const AttentionShape& shape) {
-  return kTile * (2 * shape.width + 2 * kTile + 2 * shape.padded);
-}
-
-// Running maximum and sum of exponentials of a tile of queries (Milakov and Gimelshein 2018).
-struct Statistics {
-  F16 largest[kTileLanes];
-  F16 total[kTileLanes];
-};
-
-// Turns scores [keys][kTile queries] into exp(score - largest); returns whether the maximum of a
-// query rose, with factors[query] for what was summed before.
-SPILLWAY_BODY bool softmaxTile(const Sight& sight, size_t keys, size_t queries, float* scores,
-                               Statistics& state, float* factors) {
-  bool rose = false;
-  for (size_t lane = 0; lane < kTileLanes; ++lane) {
-    float* column = scores + 16 * lane;
-    F16 largest = state.largest[lane];
-    for (size_t key = 0; key < keys; ++key) {
-      F16 score = load(column + key * kTile);
-      if (sight.masks) {
-        score = select(sight.queriesOf(key, 16 * lane, queries), score, splat(kMasked));
-        store(column + key * kTile, score);
-      }
-      largest = max(largest, score);
-    }
-    const F16 factor = expFast(state.largest[lane] - largest);
-    rose |= any(ne(factor, splat(1)));
-    store(factors + 16 * lane, factor);
-    F16 total = state.total[lane] * factor;
-    for (size_t key = 0; key < keys; ++key) {
-      const F16 score = load(column + key * kTile);
-      F16 weight = expFast(score - largest);
-      // Only in a query that sees no key so far is the maximum itself a mask.
-      if (sight.masks) weight = select(lt(score, splat(kLeastScore)), splat(0), weight);
-      store(column + key * kTile, weight);
-      total = total + weight;
-    }
-    state.largest[lane] = largest;
-    state.total[lane] = total;
-  }
-  return rose;
-}
-
-SPILLWAY_BODY void scaleRows(float* rows, const float* factors, size_t count, size_t padded) {
-  for (size_t row = 0; row < count; ++row, rows += padded) {
-    const F16 factor = splat(factors[row]);
-    for (size_t d = 0; d < padded; d += 16) store(rows + d, load(rows + d) * factor);
-  }
-}
 
 // One tile of queries of one head: out and lse.
 static void attendTile(const AttentionForward& call, size_t task, float* scratch) {
@@ -203,12 +37,12 @@ static void attendTile(const AttentionForward& call, size_t task, float* scratch
     if (sight.blind) continue;
     const size_t keys = shape.rowsOf(keyTile);
     const HeadRows k = rowsAt(call.k, call.kStrides, sequence, keyHead, keyTile * kTile);
-    tileProduct(keys, kTileLanes, width, k.data, k.token, 1, columns, kTile, scores, kTile, true);
+    scoreTile(sight.diagonal, Rows::keys, keys, width, k.data, k.token, columns, scores);
     const bool rose = softmaxTile(sight, keys, queries, scores, state, factors);
     packRows(rowsAt(call.v, call.vStrides, sequence, keyHead, keyTile * kTile), keys, width, padded,
              values);
     if (rose && !fresh) scaleRows(sums, factors, queries, padded);
-    tileProduct(queries, padded / 16, keys, scores, 1, kTile, values, padded, sums, padded, fresh);
+    sumTile(sight.diagonal, Rows::queries, queries, keys, scores, values, sums, padded, fresh);
     fresh = false;
   }
   alignas(64) float lse[kTile];
@@ -218,9 +52,7 @@ static void attendTile(const AttentionForward& call, size_t task, float* scratch
   }
   scaleRows(sums, factors, queries, padded);
   storeRows(sums, queries, width, padded, 1,
-            call.out + sequence * call.outStrides.batch + head * call.outStrides.head +
-                first * call.outStrides.token,
-            call.outStrides.token);
+            at(call.out, call.outStrides, sequence, head, first), call.outStrides.token);
   float* target = call.lse + (sequence * shape.heads + head) * shape.length + first;
   for (size_t query = 0; query < queries; ++query) target[query] = lse[query];
 }
@@ -246,9 +78,12 @@ static void deltaTile(const AttentionBackward& call, size_t task) {
 }
 
 // One tile of keys of one key-value head: dk and dv, over all query heads and tiles that see it.
-static void keyGradientTile(const AttentionBackward& call, size_t task, float* scratch) {
+// With `queriesToo` it adds to dq as well, which then must be zero before the first tile of keys,
+// and tiles of keys must come ascending.
+template <bool queriesToo>
+static void keyGradientTile(const AttentionBackward& call, size_t tile, size_t plane,
+                            float* scratch) {
   const AttentionShape& shape = call.shape;
-  const size_t tile = task % shape.tiles, plane = task / shape.tiles;
   const size_t keyHead = plane % shape.keyHeads, sequence = plane / shape.keyHeads;
   const size_t group = shape.heads / shape.keyHeads;
   const size_t keys = shape.rowsOf(tile), width = shape.width, padded = shape.padded;
@@ -262,10 +97,13 @@ static void keyGradientTile(const AttentionBackward& call, size_t task, float* s
   float* dOutRows = queryRows + kTile * padded;
   float* dk = dOutRows + kTile * padded;
   float* dv = dk + kTile * padded;
-  packColumns(rowsAt(call.k, call.kStrides, sequence, keyHead, tile * kTile), keys, width,
-              shape.scale, keyColumns);
+  float* keyRows = dv + kTile * padded;
+  float* dqRows = keyRows + kTile * padded;
+  const HeadRows k = rowsAt(call.k, call.kStrides, sequence, keyHead, tile * kTile);
+  packColumns(k, keys, width, 1, keyColumns);
   packColumns(rowsAt(call.v, call.vStrides, sequence, keyHead, tile * kTile), keys, width, 1,
               valueColumns);
+  if (queriesToo) packRows(k, keys, width, padded, keyRows);
   bool fresh = true;
   for (size_t head = keyHead * group; head < (keyHead + 1) * group; ++head) {
     const size_t statistics = (sequence * shape.heads + head) * shape.length;
@@ -277,39 +115,42 @@ static void keyGradientTile(const AttentionBackward& call, size_t task, float* s
                queryRows);
       packRows(rowsAt(call.dOut, call.outStrides, sequence, head, first), queries, width, padded,
                dOutRows);
-      tileProduct(queries, kTileLanes, width, queryRows, padded, 1, keyColumns, kTile, weights,
-                  kTile, true);
-      tileProduct(queries, kTileLanes, width, dOutRows, padded, 1, valueColumns, kTile, slopes,
-                  kTile, true);
-      for (size_t query = 0; query < queries; ++query) {
-        const F16 lse = splat(call.lse[statistics + first + query]);
-        const F16 delta = splat(call.delta[statistics + first + query]);
-        for (size_t lane = 0; lane < kTileLanes; ++lane) {
-          float* weightAt = weights + query * kTile + 16 * lane;
-          float* slopeAt = slopes + query * kTile + 16 * lane;
-          F16 weight = expFast(load(weightAt) - lse);
-          if (sight.masks) {
-            weight = select(sight.keysOf(query, 16 * lane, keys), weight, splat(0));
-          }
-          store(weightAt, weight);
-          store(slopeAt, weight * (load(slopeAt) - delta));
-        }
+      scoreTile(sight.diagonal, Rows::queries, queries, width, queryRows, padded, keyColumns,
+                weights);
+      scoreTile(sight.diagonal, Rows::queries, queries, width, dOutRows, padded, valueColumns,
+                slopes);
+      slopeTile(sight, queries, keys, shape.scale, call.lse + statistics + first,
+                call.delta + statistics + first, weights, slopes);
+      sumTile(sight.diagonal, Rows::keys, keys, queries, weights, dOutRows, dv, padded, fresh);
+      sumTile(sight.diagonal, Rows::keys, keys, queries, slopes, queryRows, dk, padded, fresh);
+      if (queriesToo) {
+        addQueryGradient(shape, sight, queries, keys, slopes, keyRows, dqRows,
+                         at(call.dq, call.dqStrides, sequence, head, first), call.dqStrides.token);
       }
-      tileProduct(keys, padded / 16, queries, weights, 1, kTile, dOutRows, padded, dv, padded,
-                  fresh);
-      tileProduct(keys, padded / 16, queries, slopes, 1, kTile, queryRows, padded, dk, padded,
-                  fresh);
       fresh = false;
     }
   }
   storeRows(dk, keys, width, padded, shape.scale,
-            call.dk + sequence * call.dkStrides.batch + keyHead * call.dkStrides.head +
-                tile * kTile * call.dkStrides.token,
-            call.dkStrides.token);
+            at(call.dk, call.dkStrides, sequence, keyHead, tile * kTile), call.dkStrides.token);
   storeRows(dv, keys, width, padded, 1,
-            call.dv + sequence * call.dvStrides.batch + keyHead * call.dvStrides.head +
-                tile * kTile * call.dvStrides.token,
-            call.dvStrides.token);
+            at(call.dv, call.dvStrides, sequence, keyHead, tile * kTile), call.dvStrides.token);
+}
+
+// All gradients of one key-value head and its query heads: five products per pair of tiles, where
+// keys and queries apart take seven.
+static void headGradients(const AttentionBackward& call, size_t plane, float* scratch) {
+  const AttentionShape& shape = call.shape;
+  const size_t keyHead = plane % shape.keyHeads, sequence = plane / shape.keyHeads;
+  const size_t group = shape.heads / shape.keyHeads;
+  for (size_t head = keyHead * group; head < (keyHead + 1) * group; ++head) {
+    for (size_t token = 0; token < shape.length; ++token) {
+      std::memset(at(call.dq, call.dqStrides, sequence, head, token), 0,
+                  shape.width * sizeof(float));
+    }
+  }
+  for (size_t tile = 0; tile < shape.tiles; ++tile) {
+    keyGradientTile<true>(call, tile, plane, scratch);
+  }
 }
 
 // One tile of queries of one head: dq.
@@ -328,7 +169,7 @@ static void queryGradientTile(const AttentionBackward& call, size_t task, float*
   float* slopes = weights + kTile * kTile;
   float* keyRows = slopes + kTile * kTile;
   float* dq = keyRows + kTile * padded;
-  packColumns(rowsAt(call.q, call.qStrides, sequence, head, first), queries, width, shape.scale,
+  packColumns(rowsAt(call.q, call.qStrides, sequence, head, first), queries, width, 1,
               queryColumns);
   packColumns(rowsAt(call.dOut, call.outStrides, sequence, head, first), queries, width, 1,
               dOutColumns);
@@ -347,32 +188,29 @@ static void queryGradientTile(const AttentionBackward& call, size_t task, float*
     const HeadRows v = rowsAt(call.v, call.vStrides, sequence, keyHead, keyTile * kTile);
     packRows(rowsAt(call.k, call.kStrides, sequence, keyHead, keyTile * kTile), keys, width, padded,
              keyRows);
-    tileProduct(keys, kTileLanes, width, keyRows, padded, 1, queryColumns, kTile, weights, kTile,
-                true);
-    tileProduct(keys, kTileLanes, width, v.data, v.token, 1, dOutColumns, kTile, slopes, kTile,
-                true);
+    scoreTile(sight.diagonal, Rows::keys, keys, width, keyRows, padded, queryColumns, weights);
+    scoreTile(sight.diagonal, Rows::keys, keys, width, v.data, v.token, dOutColumns, slopes);
     for (size_t key = 0; key < keys; ++key) {
-      for (size_t lane = 0; lane < kTileLanes; ++lane) {
+      for (size_t lane = sight.diagonal ? key / 16 : 0; lane < kTileLanes; ++lane) {
         float* slopeAt = slopes + key * kTile + 16 * lane;
-        F16 weight = expFast(load(weights + key * kTile + 16 * lane) - lse[lane]);
-        if (sight.masks) {
+        const F16 score = load(weights + key * kTile + 16 * lane);
+        F16 weight = expFast(fma(score, splat(shape.scale), neg(lse[lane])));
+        if (sight.masks(key / 16, lane)) {
           weight = select(sight.queriesOf(key, 16 * lane, queries), weight, splat(0));
         }
         store(slopeAt, weight * (load(slopeAt) - delta[lane]));
       }
     }
-    tileProduct(queries, padded / 16, keys, slopes, 1, kTile, keyRows, padded, dq, padded, fresh);
+    sumTile(sight.diagonal, Rows::queries, queries, keys, slopes, keyRows, dq, padded, fresh);
     fresh = false;
   }
   storeRows(dq, queries, width, padded, shape.scale,
-            call.dq + sequence * call.dqStrides.batch + head * call.dqStrides.head +
-                first * call.dqStrides.token,
-            call.dqStrides.token);
+            at(call.dq, call.dqStrides, sequence, head, first), call.dqStrides.token);
 }
 
 static void attend(const AttentionForward& call, ThreadPool& pool, float* scratch) {
   const AttentionShape& shape = call.shape;
-  const size_t perWorker = forwardScratch(shape);
+  const size_t perWorker = shape.forwardFloats();
   pool.parallelFor(shape.batch * shape.heads * shape.tiles, 1,
                    [&](size_t begin, size_t end, int worker) {
                      for (size_t task = begin; task < end; ++task) {
@@ -385,14 +223,24 @@ static void attendBackward(const AttentionBackward& call, ThreadPool& pool, floa
   const AttentionShape& shape = call.shape;
   const size_t queryTasks = shape.batch * shape.heads * shape.tiles;
   const size_t keyTasks = shape.batch * shape.keyHeads * shape.tiles;
-  const size_t perWorker = keyGradientScratch(shape);
+  const size_t perWorker = shape.backwardFloats();
   pool.parallelFor(queryTasks, 4, [&](size_t begin, size_t end) {
     for (size_t task = begin; task < end; ++task) deltaTile(call, task);
   });
-  // A task of dk and dv is about twice one of dq, and `group` heads long: those first.
+  // Both ways give the same bits, so the number of threads may choose.
+  const size_t planes = shape.batch * shape.keyHeads, threads = size_t(pool.size());
+  if (planes % threads == 0 || planes >= 4 * threads) {
+    pool.parallelFor(planes, 1, [&](size_t begin, size_t end, int worker) {
+      for (size_t plane = begin; plane < end; ++plane) {
+        headGradients(call, plane, scratch + worker * perWorker);
+      }
+    });
+    return;
+  }
   pool.parallelFor(keyTasks, 1, [&](size_t begin, size_t end, int worker) {
     for (size_t task = begin; task < end; ++task) {
-      keyGradientTile(call, task, scratch + worker * perWorker);
+      keyGradientTile<false>(call, task % shape.tiles, task / shape.tiles,
+                             scratch + worker * perWorker);
     }
   });
   pool.parallelFor(queryTasks, 1, [&](size_t begin, size_t end, int worker) {

@@ -4,14 +4,15 @@
 // A tile is 64 queries or 64 keys. Forward: per tile of queries, tiles of keys ascending with an
 // online softmax; scores lie [key][query], so that each lane is one query and its maximum and sum
 // are chains over ascending keys. It keeps lse = log Σ exp(score) per query. Backward computes the
-// weights again: first delta = rowsum(dOut·out), then dk and dv per tile of keys (query heads and
-// tiles ascending), then dq per tile of queries (tiles of keys ascending):
+// weights again: first delta = rowsum(dOut·out), then
 //
 //     P = exp(S - lse),  dV = Pᵀ·dO,  dS = P·(dO·Vᵀ - delta),  dQ = scale·dS·K,  dK = scale·dSᵀ·Q
 //
-// The second form of dS·K costs two more products than one pass that adds into dq, and needs
-// neither its partial sums nor its order: tasks share nothing, and the tasks' number does not depend
-// on the number of key-value heads alone. All sums are chains in one order, so results depend
+// in one of two ways. Per key-value head, tiles of keys ascending, within each the query heads and
+// tiles of queries: five products per pair of tiles, and dq grows in its output. Where there are too
+// few heads for the threads: dk and dv per tile of keys, then dq per tile of queries, whose tasks
+// share nothing; seven products. Every element of every gradient is the same chain of fma either
+// way (dk, dv: heads, tiles of queries, queries ascending; dq: keys ascending), so results depend
 // neither on threads nor on the instruction set.
 //
 // Optional documents [B, T]: a query sees only keys of its own document.
@@ -69,9 +70,8 @@ SPILLWAY_KERNEL(attention) {
                                  stridesAt(call, 14),
                                  stridesAt(call, 17),
                                  stridesAt(call, 20)};
-  const AttentionShape& shape = forward.shape;
-  const size_t perWorker = kAttentionTile * (shape.width + kAttentionTile + 2 * shape.padded);
-  runForward(forward, call.pool, call.scratch(workersOf(call) * perWorker));
+  const size_t floats = workersOf(call) * forward.shape.forwardFloats();
+  runForward(forward, call.pool, call.scratch(floats));
 }
 
 // attentionGrad(q, k, v, out, lse, dOut, delta [B, H, T] of scratch, dq, dk, dv, documents, B, T, H,
@@ -83,10 +83,8 @@ SPILLWAY_KERNEL(attentionGrad) {
                                    call.ptr<float>(8),  call.ptr<float>(9),  stridesAt(call, 16),
                                    stridesAt(call, 19), stridesAt(call, 22), stridesAt(call, 25),
                                    stridesAt(call, 28), stridesAt(call, 31), stridesAt(call, 34)};
-  const AttentionShape& shape = backward.shape;
-  const size_t perWorker =
-      kAttentionTile * (2 * shape.width + 2 * kAttentionTile + 4 * shape.padded);
-  runBackward(backward, call.pool, call.scratch(workersOf(call) * perWorker));
+  const size_t floats = workersOf(call) * backward.shape.backwardFloats();
+  runBackward(backward, call.pool, call.scratch(floats));
 }
 
 }  // namespace spillway

@@ -31,6 +31,11 @@ struct AttentionShape {
     const size_t rest = length - tile * kAttentionTile;
     return rest < kAttentionTile ? rest : kAttentionTile;
   }
+  // Scratch of one worker.
+  size_t forwardFloats() const { return kAttentionTile * (width + kAttentionTile + 2 * padded); }
+  size_t backwardFloats() const {
+    return kAttentionTile * (2 * width + 2 * kAttentionTile + 6 * padded);
+  }
   const int32_t* documentsOf(size_t sequence) const {
     return documents == nullptr ? nullptr : documents + sequence * length;
   }
