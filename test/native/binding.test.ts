@@ -73,6 +73,21 @@ describe('status', () => {
 });
 
 describe('environment', () => {
+  test('an addon that SPILLWAY_ADDON names is loaded, or refused: nothing stands in', async () => {
+    const missing = await inProcess({ SPILLWAY_ADDON: 'no/such.node' });
+    expect(missing).toMatchObject({ code: 'CONFIG_INVALID' });
+    expect(missing['message']).toContain(join(process.cwd(), 'no/such.node'));
+    const folder = mkdtempSync(join(tmpdir(), 'spillway-addon-'));
+    const path = join(folder, 'other.node');
+    writeFileSync(path, 'no addon');
+    expect(await inProcess({ SPILLWAY_ADDON: path })).toMatchObject({ code: 'CONFIG_INVALID' });
+    if (native() !== undefined) {
+      cpSync(nativePath(), path);
+      expect(await inProcess({ SPILLWAY_ADDON: path })).toMatchObject({ kind: 'loaded', path });
+    }
+    rmSync(folder, { recursive: true });
+  });
+
   test('SPILLWAY_NATIVE=off runs TypeScript and says so', async () => {
     const result = await inProcess({ SPILLWAY_NATIVE: 'off' });
     expect(result).toMatchObject({ kind: 'off', runs: 'javascript', crc: 0x8a91_36aa });

@@ -2,13 +2,14 @@
  * @file The only file that loads the C++ addon; mirrors its exports as a typed interface.
  *
  * The addon is `build/spillway.node` under the package root, made by scripts/build-native.mjs. It
- * is loaded once per thread, on first use. `SPILLWAY_NATIVE=off` keeps it out; `SPILLWAY_ISA`
- * (`avx512`, `avx2`, `neon`, `portable`) forces the kernels' instruction set. Nothing here falls
- * back in silence: `nativeStatus()` says what runs and why, and the doctor prints it.
+ * is loaded once per thread, on first use. `SPILLWAY_NATIVE=off` keeps it out; `SPILLWAY_ADDON`
+ * names another file to load instead (an instrumented build); `SPILLWAY_ISA` (`avx512`, `avx2`,
+ * `neon`, `portable`) forces the kernels' instruction set. Nothing here falls back in silence:
+ * `nativeStatus()` says what runs and why, and the doctor prints it.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { SpillwayError } from '../../core/errors.js';
@@ -184,7 +185,8 @@ let chosen: Kernels | undefined;
  * The addon, or undefined when it is off, not built or not loadable (`nativeStatus()` says which).
  *
  * @throws NATIVE_ABI_MISMATCH when it was built from other sources than this file
- * @throws CONFIG_INVALID when SPILLWAY_NATIVE or SPILLWAY_ISA has no such value here
+ * @throws CONFIG_INVALID when SPILLWAY_NATIVE or SPILLWAY_ISA has no such value here, or when
+ *   SPILLWAY_ADDON names a file that does not load
  */
 export function native(): NativeAddon | undefined {
   loaded ??= load();
@@ -232,8 +234,12 @@ function nativeKernels(addon: NativeAddon): Kernels {
   };
 }
 
-/** Path of the addon's file, whether or not it exists. */
+/**
+ * Path of the addon's file, whether or not it exists: `SPILLWAY_ADDON` (from the working directory,
+ * unless absolute), else `build/spillway.node` of this package.
+ */
 export function nativePath(): string {
+  if (isNamed()) return resolve(process.env['SPILLWAY_ADDON']!);
   let folder = dirname(fileURLToPath(import.meta.url));
   while (!isPackageRoot(folder)) {
     const parent = dirname(folder);
@@ -243,6 +249,11 @@ export function nativePath(): string {
     folder = parent;
   }
   return join(folder, 'build', 'spillway.node');
+}
+
+/** Whoever names an addon wants that one: then nothing stands in for it. */
+function isNamed(): boolean {
+  return (process.env['SPILLWAY_ADDON'] ?? '') !== '';
 }
 
 function isPackageRoot(folder: string): boolean {
@@ -269,6 +280,9 @@ function loadAddon(): Loaded {
   }
   const path = nativePath();
   if (!existsSync(path)) {
+    if (isNamed()) {
+      throw new SpillwayError('CONFIG_INVALID', `SPILLWAY_ADDON names no file: ${path}`);
+    }
     const reason = `${path} does not exist; run "npm run build:native"`;
     return { addon: undefined, status: { kind: 'not-built', reason } };
   }
@@ -277,6 +291,11 @@ function loadAddon(): Loaded {
     addon = createRequire(import.meta.url)(path) as NativeAddon;
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
+    if (isNamed()) {
+      throw new SpillwayError('CONFIG_INVALID', `SPILLWAY_ADDON does not load: ${reason}`, {
+        path,
+      });
+    }
     return { addon: undefined, status: { kind: 'unloadable', reason } };
   }
   checkAbi(addon.abiVersion, path);
