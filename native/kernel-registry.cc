@@ -46,11 +46,10 @@ napi_value kernelId(napi_env env, napi_callback_info info) {
     throwTypeError(env, "name must be a string");
     return nullptr;
   }
-  for (size_t id = 0; id < entries().size(); ++id) {
-    if (std::strcmp(entries()[id].name, name) != 0) continue;
+  const int64_t id = kernelIdOf(name);
+  if (id >= 0) {
     napi_value result;
-    return napi_create_uint32(env, static_cast<uint32_t>(id), &result) == napi_ok ? result
-                                                                                  : nullptr;
+    return napi_create_int64(env, id, &result) == napi_ok ? result : nullptr;
   }
   char message[128];
   std::snprintf(message, sizeof message, "the addon has no kernel named %s", name);
@@ -139,8 +138,7 @@ void Scratch::reset() {
 }
 
 void registerKernel(const char* name, KernelFn fn) {
-  for (const Entry& entry : entries()) {
-    if (std::strcmp(entry.name, name) != 0) continue;
+  if (kernelIdOf(name) >= 0) {
     std::fprintf(stderr, "spillway: two kernels are named %s\n", name);
     std::abort();
   }
@@ -149,6 +147,13 @@ void registerKernel(const char* name, KernelFn fn) {
 
 KernelFn kernelOf(int64_t id) {
   return id >= 0 && static_cast<size_t>(id) < entries().size() ? entries()[id].fn : nullptr;
+}
+
+int64_t kernelIdOf(const char* name) {
+  for (size_t id = 0; id < entries().size(); ++id) {
+    if (std::strcmp(entries()[id].name, name) == 0) return static_cast<int64_t>(id);
+  }
+  return -1;
 }
 
 void registerKernelExports(napi_env env, napi_value exports) {

@@ -1,8 +1,9 @@
 // The threads on which kernels run, and the one way to use them: parallelFor.
 //
 // A pool of size n has n - 1 threads of its own; the calling thread is the n-th. One call at a time
-// (the queue's thread, or the caller of runKernelNow); a call from within a piece runs in place.
-// Where a range is cut depends on the number of threads, so no result may depend on the cut.
+// (the queue's thread, or the caller of runKernelNow); a call from within one of several pieces runs
+// in place, as its worker. Where a range is cut depends on the number of threads, so no result may
+// depend on the cut.
 //
 // Ownership: the pool owns its threads and joins them when it is destroyed.
 #pragma once
