@@ -1,4 +1,5 @@
-// Body file of fused-attention.cc, once per instruction set: tasks of the forward and backward pass.
+// Body file of fused-attention.cc, once per instruction set: tasks of the forward and backward
+// pass.
 #include "simd.h"
 #include "simd-math.h"
 #include "tile-product.h"

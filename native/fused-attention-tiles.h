@@ -152,8 +152,8 @@ struct Statistics {
   F16 total[kTileLanes];
 };
 
-// What the rows of a tile are; its columns are the other. A diagonal tile is worked on in strips of 16
-// rows, and of each strip only the vectors of columns that it sees: queries from the strip on when
+// What the rows of a tile are; its columns are the other. A diagonal tile is worked on in strips of
+// 16 rows, and of each strip only the vectors of columns that it sees: queries from the strip on when
 // rows are keys, keys up to the strip when rows are queries.
 enum class Rows { keys, queries };
 
@@ -270,7 +270,8 @@ SPILLWAY_BODY void scaleRows(float* rows, const float* factors, size_t count, si
   }
 }
 
-// Turns scores [queries][kTile keys] into weights, and slopes (dOut·Vᵀ) into gradients of the scores.
+// Turns scores [queries][kTile keys] into weights, and slopes (dOut·Vᵀ) into gradients of the
+// scores.
 SPILLWAY_BODY void slopeTile(const Sight& sight, size_t queries, size_t keys, float scale,
                              const float* lses, const float* deltas, float* weights,
                              float* slopes) {

@@ -3,8 +3,8 @@
 //     y = x̂·weight (+ bias),  x̂ = (x - mean)·rstd,  rstd = 1/√(mean((x - mean)²) + eps)
 //     g = dy·weight,  dx = rstd·(g - mean(g) - x̂·mean(g·x̂)),  dWeight = Σ over rows dy·x̂
 //
-// RMSNorm is the same with every mean of x and of g left out. Sums over a row run in 16 lanes, which
-// are added ascending in double; sums over rows run per column, by groups of 64 rows.
+// RMSNorm is the same with every mean of x and of g left out. Sums over a row run in 16 lanes,
+// which are added ascending in double; sums over rows run per column, by groups of 64 rows.
 #include "kernel.h"
 
 namespace spillway {
