@@ -153,8 +153,8 @@ struct Statistics {
 };
 
 // What the rows of a tile are; its columns are the other. A diagonal tile is worked on in strips of
-// 16 rows, and of each strip only the vectors of columns that it sees: queries from the strip on when
-// rows are keys, keys up to the strip when rows are queries.
+// 16 rows, and of each strip only the vectors of columns that it sees: queries from the strip on
+// when rows are keys, keys up to the strip when rows are queries.
 enum class Rows { keys, queries };
 
 // scores[rows][kTile] = A·B, B packed in columns; of a diagonal tile only what is seen.

@@ -9,9 +9,9 @@
 //     P = exp(S - lse),  dV = Pᵀ·dO,  dS = P·(dO·Vᵀ - delta),  dQ = scale·dS·K,  dK = scale·dSᵀ·Q
 //
 // in one of two ways. Per key-value head, tiles of keys ascending, within each the query heads and
-// tiles of queries: five products per pair of tiles, and dq grows in its output. Where the heads are
-// too few for the threads: dk and dv per tile of keys, then dq per tile of queries, whose tasks share
-// nothing; seven products. Every element of every gradient is the same chain of fma either
+// tiles of queries: five products per pair of tiles, and dq grows in its output. Where the heads
+// are too few for the threads: dk and dv per tile of keys, then dq per tile of queries, whose tasks
+// share nothing; seven products. Every element of every gradient is the same chain of fma either
 // way (dk, dv: heads, tiles of queries, queries ascending; dq: keys ascending), so results depend
 // neither on threads nor on the instruction set.
 //
