@@ -15,7 +15,10 @@ export const BACKENDS: readonly string[] = native() === undefined ? ['cpu'] : ['
 
 /** Runs the tests of the describe block around it on backend `name`. */
 export function useBackend(name: string): void {
-  if (name === 'cpu') { useCpuBackend(); return; }
+  if (name === 'cpu') {
+    useCpuBackend();
+    return;
+  }
   beforeAll(async () => {
     registerNativeBackend({ budgetBytes: NATIVE_BYTES, threads: 2 });
     await tf.setBackend(name);
