@@ -30,14 +30,16 @@ export function trainArguments(flags: Flags): string[] {
   return ['train', ...Object.entries(flags).flatMap(([key, value]) => [`--${key}`, `${value}`])];
 }
 
-/** Runs `command args`; `onStart` sees the running child. */
+/** Runs `command args`; `onStart` sees the running child, `environment` is added to ours. */
 export function runProcess(
   command: string,
   args: readonly string[],
   onStart: (child: ChildProcess) => void = () => undefined,
+  environment: NodeJS.ProcessEnv = {},
 ): Promise<Outcome> {
   return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+    const env = { ...process.env, ...environment };
+    const child = spawn(command, args, { cwd: root, env, stdio: ['ignore', 'pipe', 'pipe'] });
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (data: Buffer) => (stdout += data.toString()));
     child.stderr.on('data', (data: Buffer) => (stderr += data.toString()));
