@@ -22,9 +22,6 @@ export const LINKS = [
   'nvme_write',
 ] as const satisfies readonly Link[];
 
-/** Resources on which the operations of a step plan run; an open set (`collective` comes later). */
-export type Lane = 'compute' | 'upload' | 'download' | 'nvme-read' | 'nvme-write' | 'update';
-
 /**
  * One state of a shard.
  *
@@ -56,15 +53,6 @@ export function elementBytes(type: ElementType): 2 | 4 {
 
 /** Number of a shard, global over the model and independent of tier and rank. */
 export type ShardId = number;
-
-/** Contiguous bytes of a file; the NVMe tier knows no file format. */
-export interface Extent {
-  readonly path: string;
-  /** Bytes from the start of the file. */
-  readonly offset: number;
-  /** Bytes. */
-  readonly length: number;
-}
 
 /**
  * Elements per chunk: the unit of NVMe transfers, of checksums and of optimizer tiles.

@@ -6,7 +6,7 @@
  * In memory a range is one view. On NVMe it is whole, checksummed chunks that pass through the
  * staging buffers, read ahead and written behind, so that no buffer scales with the largest tensor.
  *
- * Owns the device, the host pool, the volume and the staging buffers; `dispose` frees them.
+ * Owns the staging buffers. Device, host pool and volume are the engine's.
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { alignDown, alignUp } from '../core/bytes.js';
@@ -206,14 +206,6 @@ export class TierManager {
     } else {
       await this.#writeNvme(location, elementBytes(type), start, count, fill, options);
     }
-  }
-
-  /** Frees staging, volume (removing its files), host pool and device. Idempotent. */
-  async dispose(): Promise<void> {
-    this.staging.dispose();
-    await this.volume?.dispose({ remove: true });
-    this.host.dispose();
-    await this.device.dispose();
   }
 
   async #writeMemory(

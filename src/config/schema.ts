@@ -208,9 +208,6 @@ export const CONFIG_KEY_NAMES = Object.keys(CONFIG_KEYS) as ConfigKeyName[];
 /** Keys without which no training run starts. */
 export const REQUIRED_KEYS = ['model_name_or_path', 'data_files'] as const;
 
-/** Keys whose default is found at run time. */
-export const BUDGET_KEYS = ['device_memory', 'host_memory', 'nvme_memory'] as const;
-
 /** Typed value of key `K`. */
 export type ConfigValueOf<K extends ConfigKeyName> =
   (typeof CONFIG_KEYS)[K] extends ConfigKey<infer T> ? T : never;

@@ -51,7 +51,6 @@ export interface EngineParts {
   readonly writer: GradientWriter;
   readonly runner: StepRunner;
   readonly sweep: UpdateSweep;
-  readonly pool: OptimizerPool;
   readonly adamw: AdamwOptions;
   readonly learningRate: number;
   readonly maxGradNorm: number;
@@ -113,7 +112,6 @@ function planFor(
     bf16Operands: device.capabilities.bf16Operands,
     nvmePathCount: pathsOf(options).length,
     rowGatherBytes: rowGathersOf(options, layout).map(({ rows, columns }) => rows * columns * 4),
-    workers,
     optimizerStagingBytes: (depth, nvmeStates) =>
       stagingBytes({ dtype, depth, nvmeStates, maxShardLength, workers }),
   });
@@ -250,7 +248,6 @@ export async function assembleEngine(
     writer,
     runner: new StepRunner({ blocks, plan, tiers, loader, activations, writer, rows, sweep, seed }),
     sweep,
-    pool,
     adamw: {
       beta1: optimizer.beta1 ?? ADAMW_DEFAULTS.beta1,
       beta2: optimizer.beta2 ?? ADAMW_DEFAULTS.beta2,

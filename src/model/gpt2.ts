@@ -7,15 +7,14 @@
  *
  * Shapes: B batch, T sequence, C hidden, N = B*T.
  */
-import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import type { Block, DenseBlock, ParamSpec, Params } from './block.js';
 import { matrixSpec, tensorOf, vectorSpec } from './block-params.js';
 import type { Gpt2Config } from './gpt2-config.js';
 import { geluNew } from './ops/gelu-new.js';
 import { layerNorm } from './ops/layer-norm.js';
+import { decoderLayer } from './decoder-layer.js';
 import { linear } from './ops/linear.js';
-import { residualAdd } from './ops/residual-add.js';
 import { joinedAttention } from './ops/self-attention.js';
 import { tokenEmbedding } from './token-embedding.js';
 import { vocabularyHead } from './vocabulary-head.js';
@@ -37,7 +36,7 @@ export function buildGpt2(config: Gpt2Config): Block[] {
     : matrixSpec('lm_head.weight', [vocabSize, hiddenSize], initStd);
   return [
     tokenEmbedding({ name: 'embedding', tokens, positions }),
-    ...Array.from({ length: config.layers }, (_, index) => decoderLayer(config, index)),
+    ...Array.from({ length: config.layers }, (_, index) => gpt2Layer(config, index)),
     vocabularyHead({
       name: 'head',
       kind: `layerNorm(${epsilon})`,
@@ -51,29 +50,18 @@ export function buildGpt2(config: Gpt2Config): Block[] {
   ];
 }
 
-function decoderLayer(config: Gpt2Config, index: number): DenseBlock {
+function gpt2Layer(config: Gpt2Config, index: number): DenseBlock {
   const prefix = `${PREFIX}h.${index}.`;
   const { hiddenSize, heads, innerSize, epsilon } = config;
   const owns = layerSpecs(config, prefix);
-  return {
-    kind: 'dense',
+  return decoderLayer({
     name: `h.${index}`,
     kindKey: `gpt2-layer(C=${hiddenSize},H=${heads},inner=${innerSize},eps=${epsilon})`,
     owns,
-    uses: owns.map((spec) => spec.name),
-    apply: (params, [x]) => {
-      // Tidies free, half a layer at a time, what no gradient saved.
-      const rows = tf.reshape(x!, [-1, hiddenSize]);
-      const [batchSize, length] = x!.shape as [number, number, number];
-      const attended = tf.tidy(() =>
-        residualAdd(rows, attention(params, prefix, rows, [batchSize, length], config)),
-      );
-      const output = tf.tidy(() =>
-        residualAdd(attended, feedForward(params, prefix, attended, epsilon)),
-      );
-      return [tf.reshape(output, x!.shape)];
-    },
-  };
+    hiddenSize,
+    attention: (params, rows, size) => attention(params, prefix, rows, size, config),
+    feedForward: (params, rows) => feedForward(params, prefix, rows, epsilon),
+  });
 }
 
 /** Parameters of one layer; output projections start smaller, as GPT-2's initialisation has it. */

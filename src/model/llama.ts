@@ -7,13 +7,12 @@
  *
  * Shapes: B batch, T sequence, C hidden, H heads, D head width, N = B*T.
  */
-import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import type { Block, DenseBlock, ParamSpec, Params } from './block.js';
 import { matrixSpec, tensorOf, vectorSpec } from './block-params.js';
 import type { LlamaConfig } from './llama-config.js';
+import { decoderLayer } from './decoder-layer.js';
 import { linear } from './ops/linear.js';
-import { residualAdd } from './ops/residual-add.js';
 import { rmsNorm } from './ops/rms-norm.js';
 import { rowAttention } from './ops/self-attention.js';
 import { swiglu } from './ops/swiglu.js';
@@ -32,7 +31,7 @@ export function buildLlama(config: LlamaConfig): Block[] {
     : matrixSpec('lm_head.weight', [vocabSize, hiddenSize], initStd);
   return [
     tokenEmbedding({ name: 'embedding', tokens }),
-    ...Array.from({ length: config.layers }, (_, index) => decoderLayer(config, index)),
+    ...Array.from({ length: config.layers }, (_, index) => llamaLayer(config, index)),
     vocabularyHead({
       name: 'head',
       kind: `rmsNorm(${epsilon})`,
@@ -46,29 +45,18 @@ export function buildLlama(config: LlamaConfig): Block[] {
   ];
 }
 
-function decoderLayer(config: LlamaConfig, index: number): DenseBlock {
+function llamaLayer(config: LlamaConfig, index: number): DenseBlock {
   const prefix = `model.layers.${index}.`;
   const owns = layerSpecs(config, prefix);
   const { hiddenSize, innerSize, heads, keyHeads, headWidth, epsilon, ropeTheta } = config;
-  return {
-    kind: 'dense',
+  return decoderLayer({
     name: `layers.${index}`,
     kindKey: `llama-layer(C=${hiddenSize},H=${heads}/${keyHeads}x${headWidth},inner=${innerSize},eps=${epsilon},theta=${ropeTheta})`,
     owns,
-    uses: owns.map((spec) => spec.name),
-    apply: (params, [x]) => {
-      // Tidies free, half a layer at a time, what no gradient saved.
-      const rows = tf.reshape(x!, [-1, hiddenSize]);
-      const [batchSize, length] = x!.shape as [number, number, number];
-      const attended = tf.tidy(() =>
-        residualAdd(rows, attention(params, prefix, rows, [batchSize, length], config)),
-      );
-      const output = tf.tidy(() =>
-        residualAdd(attended, feedForward(params, prefix, attended, epsilon)),
-      );
-      return [tf.reshape(output, x!.shape)];
-    },
-  };
+    hiddenSize,
+    attention: (params, rows, size) => attention(params, prefix, rows, size, config),
+    feedForward: (params, rows) => feedForward(params, prefix, rows, epsilon),
+  });
 }
 
 function layerSpecs(config: LlamaConfig, prefix: string): ParamSpec[] {

@@ -45,7 +45,6 @@ export interface MemoryPlanInput {
   readonly nvmePathCount: number;
   /** Rows x columns x 4 of each row gather, at the largest batch. */
   readonly rowGatherBytes: readonly number[];
-  readonly workers: number;
   /** Host bytes that the optimizer pool leases. */
   readonly optimizerStagingBytes: (depth: StagingDepth, nvmeStates: readonly StateName[]) => number;
 }

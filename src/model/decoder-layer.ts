@@ -1,0 +1,44 @@
+/**
+ * @file A decoder layer as a dense block: attention and feed-forward, each added to its input.
+ *
+ * Shapes: x [B, T, C]; rows [N, C], N = B*T.
+ */
+import * as tf from '@tensorflow/tfjs-core';
+import type { Tensor } from '@tensorflow/tfjs-core';
+import type { DenseBlock, ParamSpec, Params } from './block.js';
+import { residualAdd } from './ops/residual-add.js';
+
+/** What distinguishes one family's layer from another's. */
+export interface DecoderLayer {
+  readonly name: string;
+  readonly kindKey: string;
+  readonly owns: readonly ParamSpec[];
+  /** C */
+  readonly hiddenSize: number;
+  /** Norm and attention of `rows`, which are B sequences of T: [N, C]. */
+  attention(params: Params, rows: Tensor, size: readonly [number, number]): Tensor;
+  /** Norm and feed-forward of `rows`: [N, C]. */
+  feedForward(params: Params, rows: Tensor): Tensor;
+}
+
+/** The block of `layer`. */
+export function decoderLayer(layer: DecoderLayer): DenseBlock {
+  const { name, kindKey, owns } = layer;
+  return {
+    kind: 'dense',
+    name,
+    kindKey,
+    owns,
+    uses: owns.map((spec) => spec.name),
+    apply: (params, [x]) => {
+      // Tidies free, half a layer at a time, what no gradient saved.
+      const rows = tf.reshape(x!, [-1, layer.hiddenSize]);
+      const [batchSize, length] = x!.shape as [number, number, number];
+      const attended = tf.tidy(() =>
+        residualAdd(rows, layer.attention(params, rows, [batchSize, length])),
+      );
+      const output = tf.tidy(() => residualAdd(attended, layer.feedForward(params, attended)));
+      return [tf.reshape(output, x!.shape)];
+    },
+  };
+}
