@@ -18,8 +18,9 @@ export async function withFields<T>(
   body: (ready: BlockAux) => Promise<T>,
 ): Promise<T> {
   const tensors: Record<string, Tensor> = {};
+  const optional = (block.readsIfPresent ?? []).filter((name) => aux.fields[name] !== undefined);
   try {
-    for (const name of block.reads ?? []) {
+    for (const name of [...(block.reads ?? []), ...optional]) {
       const field = aux.fields[name];
       if (field === undefined) {
         throw new SpillwayError(

@@ -123,8 +123,9 @@ class Probe {
 
   #profile(): Omit<BlockProfile, 'widenedBytes'> {
     const block = this.#block;
+    const optional = (block.readsIfPresent ?? []).filter((name) => name in this.#aux.fields);
     const fields = Object.fromEntries(
-      (block.reads ?? []).map((name) => [name, this.#field(block.name, name)]),
+      [...(block.reads ?? []), ...optional].map((name) => [name, this.#field(block.name, name)]),
     );
     const aux = { ...this.#aux, tensors: fields };
     const fieldBytes = bytesOf(Object.values(fields));

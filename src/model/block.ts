@@ -59,7 +59,8 @@ export interface MicroBatch {
 export interface BlockAux {
   /** The micro-batch's fields on the host. */
   readonly fields: Readonly<Record<string, HostTensor>>;
-  /** Those fields that the block lists in `reads`, on the device. Owned by the engine. */
+  /** Those fields that the block lists in `reads` and `readsIfPresent`, on the device. Owned by the
+   * engine. */
   readonly tensors: Readonly<Record<string, Tensor>>;
   /** 1 / (sum of the weights of the accumulated batch): factor of each loss term's gradient. */
   readonly lossScale: number;
@@ -83,6 +84,8 @@ interface BlockBase {
   readonly uses: readonly ParamName[];
   /** Fields of the batch that are needed on the device. */
   readonly reads?: readonly string[];
+  /** Fields that are put on the device where the batch has them (documents of packed rows). */
+  readonly readsIfPresent?: readonly string[];
 }
 
 export interface DenseBlock extends BlockBase {

@@ -7,6 +7,7 @@ import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import type { DenseBlock, ParamSpec, Params } from './block.js';
 import { residualAdd } from './ops/residual-add.js';
+import { sequenceAttention, type Attention } from './sequence-attention.js';
 
 /** What distinguishes one family's layer from another's. */
 export interface DecoderLayer {
@@ -15,8 +16,8 @@ export interface DecoderLayer {
   readonly owns: readonly ParamSpec[];
   /** C */
   readonly hiddenSize: number;
-  /** Norm and attention of `rows`, which are B sequences of T: [N, C]. */
-  attention(params: Params, rows: Tensor, size: readonly [number, number]): Tensor;
+  /** Norm and attention of `rows`: [N, C]. */
+  attention(params: Params, rows: Tensor, attention: Attention): Tensor;
   /** Norm and feed-forward of `rows`: [N, C]. */
   feedForward(params: Params, rows: Tensor): Tensor;
 }
@@ -30,13 +31,13 @@ export function decoderLayer(layer: DecoderLayer): DenseBlock {
     kindKey,
     owns,
     uses: owns.map((spec) => spec.name),
-    apply: (params, [x]) => {
+    readsIfPresent: ['documents'],
+    apply: (params, [x], aux) => {
       // Tidies free, half a layer at a time, what no gradient saved.
       const rows = tf.reshape(x!, [-1, layer.hiddenSize]);
       const [batchSize, length] = x!.shape as [number, number, number];
-      const attended = tf.tidy(() =>
-        residualAdd(rows, layer.attention(params, rows, [batchSize, length])),
-      );
+      const attention = sequenceAttention([batchSize, length], aux);
+      const attended = tf.tidy(() => residualAdd(rows, layer.attention(params, rows, attention)));
       const output = tf.tidy(() => residualAdd(attended, layer.feedForward(params, attended)));
       return [tf.reshape(output, x!.shape)];
     },

@@ -15,7 +15,7 @@ import { geluNew } from './ops/gelu-new.js';
 import { layerNorm } from './ops/layer-norm.js';
 import { decoderLayer } from './decoder-layer.js';
 import { linear } from './ops/linear.js';
-import { joinedAttention } from './ops/self-attention.js';
+import type { Attention } from './sequence-attention.js';
 import { tokenEmbedding } from './token-embedding.js';
 import { vocabularyHead } from './vocabulary-head.js';
 
@@ -59,7 +59,7 @@ function gpt2Layer(config: Gpt2Config, index: number): DenseBlock {
     kindKey: `gpt2-layer(C=${hiddenSize},H=${heads},inner=${innerSize},eps=${epsilon})`,
     owns,
     hiddenSize,
-    attention: (params, rows, size) => attention(params, prefix, rows, size, config),
+    attention: (params, rows, attend) => attention(params, prefix, rows, attend, config),
     feedForward: (params, rows) => feedForward(params, prefix, rows, epsilon),
   });
 }
@@ -89,12 +89,12 @@ function attention(
   params: Params,
   prefix: string,
   x: Tensor,
-  [batch, length]: readonly [number, number],
+  attend: Attention,
   { heads, epsilon }: Gpt2Config,
 ): Tensor {
   const normed = normRows(params, `${prefix}ln_1`, x, epsilon);
   const qkv = conv1d(params, `${prefix}attn.c_attn`, normed);
-  return conv1d(params, `${prefix}attn.c_proj`, joinedAttention(qkv, { batch, length, heads }));
+  return conv1d(params, `${prefix}attn.c_proj`, attend.joined(qkv, heads));
 }
 
 /** Feed-forward part of rows x [N, C], residual not added. */

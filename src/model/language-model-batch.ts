@@ -20,11 +20,16 @@ export interface TokenBatch {
   readonly batchSize: number;
   /** T */
   readonly length: number;
+  /** Packed rows: which document of its row a token belongs to, [B, T]. Tokens of one document are
+   * neighbours, documents do not see one another, and the first token of each has no loss term. */
+  readonly documents?: ArrayLike<number>;
+  /** Packed rows: a token's place in its document, [B, T]. Default: its place in the row. */
+  readonly positionIds?: ArrayLike<number>;
 }
 
 /**
- * The micro-batch of `batch`, with fields `input_ids` and `labels` [B, T] (int32, copied) and the
- * number of its loss terms as weight.
+ * The micro-batch of `batch`, with fields `input_ids` and `labels`, and where given `documents` and
+ * `position_ids`, [B, T] each (int32, copied), and the number of its loss terms as weight.
  *
  * @throws DATA_INVALID when the arrays do not hold B·T integers. Ids are compared with the
  *   vocabulary when the batch is used (TOKEN_OUT_OF_RANGE).
@@ -33,15 +38,28 @@ export function languageModelBatch(batch: TokenBatch): MicroBatch {
   const { batchSize, length } = batch;
   const inputIds = int32Copy(batch.inputIds, 'inputIds', batch);
   const labels = int32Copy(batch.labels, 'labels', batch);
+  const optional = (values: ArrayLike<number> | undefined, name: string) =>
+    values === undefined ? undefined : int32Copy(values, name, batch);
+  const documents = optional(batch.documents, 'documents');
+  const positionIds = optional(batch.positionIds, 'positionIds');
   let weight = 0;
   for (let row = 0; row < batchSize; row += 1) {
     for (let t = 1; t < length; t += 1) {
-      if (labels[row * length + t] !== IGNORED_LABEL) weight += 1;
+      const at = row * length + t;
+      if (documents !== undefined && documents[at] !== documents[at - 1]) {
+        labels[at] = IGNORED_LABEL;
+      }
+      if (labels[at] !== IGNORED_LABEL) weight += 1;
     }
   }
   const shape = [batchSize, length];
   return {
-    fields: { input_ids: { data: inputIds, shape }, labels: { data: labels, shape } },
+    fields: {
+      input_ids: { data: inputIds, shape },
+      labels: { data: labels, shape },
+      ...(documents === undefined ? {} : { documents: { data: documents, shape } }),
+      ...(positionIds === undefined ? {} : { position_ids: { data: positionIds, shape } }),
+    },
     weight,
   };
 }

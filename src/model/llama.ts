@@ -14,8 +14,8 @@ import type { LlamaConfig } from './llama-config.js';
 import { decoderLayer } from './decoder-layer.js';
 import { linear } from './ops/linear.js';
 import { rmsNorm } from './ops/rms-norm.js';
-import { rowAttention } from './ops/self-attention.js';
 import { swiglu } from './ops/swiglu.js';
+import type { Attention } from './sequence-attention.js';
 import { tokenEmbedding } from './token-embedding.js';
 import { vocabularyHead } from './vocabulary-head.js';
 
@@ -54,7 +54,7 @@ function llamaLayer(config: LlamaConfig, index: number): DenseBlock {
     kindKey: `llama-layer(C=${hiddenSize},H=${heads}/${keyHeads}x${headWidth},inner=${innerSize},eps=${epsilon},theta=${ropeTheta})`,
     owns,
     hiddenSize,
-    attention: (params, rows, size) => attention(params, prefix, rows, size, config),
+    attention: (params, rows, attend) => attention(params, prefix, rows, attend, config),
     feedForward: (params, rows) => feedForward(params, prefix, rows, epsilon),
   });
 }
@@ -81,14 +81,14 @@ function attention(
   params: Params,
   prefix: string,
   x: Tensor,
-  [batch, length]: readonly [number, number],
+  attend: Attention,
   { heads, keyHeads, epsilon, ropeTheta: theta }: LlamaConfig,
 ): Tensor {
   const normed = rmsNorm(x, tensorOf(params, `${prefix}input_layernorm.weight`), epsilon);
   const project = (name: string): Tensor =>
     project2d(params, `${prefix}self_attn.${name}_proj.weight`, normed);
-  const shape = { batch, length, heads, keyHeads, theta };
-  const attended = rowAttention([project('q'), project('k'), project('v')], shape);
+  const shape = { heads, keyHeads, theta };
+  const attended = attend.rows([project('q'), project('k'), project('v')], shape);
   return project2d(params, `${prefix}self_attn.o_proj.weight`, attended);
 }
 

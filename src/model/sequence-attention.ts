@@ -1,0 +1,40 @@
+/**
+ * @file How a layer's projections become attended rows: the one place where batch shape, packed
+ * documents, positions and, in generation, earlier keys and values come in.
+ *
+ * A family's layer is written against `Attention` and knows none of them.
+ */
+import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core';
+import type { BlockAux } from './block.js';
+import { joinedAttention, rowAttention, type AttentionShape } from './ops/self-attention.js';
+
+/** How rows of queries, keys and values divide into heads, and how they are turned. */
+export type HeadShape = Omit<AttentionShape, 'batch' | 'length'>;
+
+/** Causal attention over a block's rows; N rows, H query heads, Hkv key-value heads, D head width. */
+export interface Attention {
+  /**
+   * @param qkv [N, H·D], [N, Hkv·D], [N, Hkv·D]
+   * @returns [N, H·D]
+   */
+  rows(qkv: readonly [Tensor, Tensor, Tensor], shape: HeadShape): Tensor2D;
+  /**
+   * Without rotary positions.
+   *
+   * @param qkv [N, 3·H·D]: queries, keys, values
+   * @returns [N, H·D]
+   */
+  joined(qkv: Tensor, heads: number): Tensor2D;
+}
+
+/** Attention within B whole sequences of T rows each; packed documents do not see one another. */
+export function sequenceAttention(
+  [batch, length]: readonly [number, number],
+  aux: BlockAux,
+): Attention {
+  const documents = aux.tensors['documents'];
+  return {
+    rows: (qkv, shape) => rowAttention(qkv, { batch, length, ...shape }, documents),
+    joined: (qkv, heads) => joinedAttention(qkv, { batch, length, heads }, documents),
+  };
+}
