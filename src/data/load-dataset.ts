@@ -9,11 +9,9 @@
 import { SpillwayError } from '../../core/errors.js';
 import type { Logger } from '../../core/logger.js';
 import { IGNORED_LABEL } from '../model/language-model-batch.js';
-import { parseRow } from './parse-row.js';
-import type { DataRow } from './parse-row.js';
 import { readJsonl } from './read-jsonl.js';
-import { loadTokenizer } from './text-tokenizer.js';
-import type { TextTokenizer } from './text-tokenizer.js';
+import { RowEncoder } from './row-encoder.js';
+import type { EncodedRow } from './row-encoder.js';
 import { TokenArena } from './token-arena.js';
 import type { TokenRow } from './token-arena.js';
 
@@ -54,19 +52,27 @@ export interface DatasetOptions {
  * @throws DATA_NOT_FOUND, DATA_INVALID, DATA_EMPTY, TOKENIZER_INVALID, TOKEN_OUT_OF_RANGE, IO_ERROR
  */
 export async function loadDataset(options: DatasetOptions): Promise<TokenDataset> {
+  const { folder, textField, eosTokenId } = options;
+  const encoder = new RowEncoder({
+    folder,
+    textField,
+    completionOnlyLoss: true,
+    assistantOnlyLoss: false,
+    eosTokenId,
+  });
   const builder = new DatasetBuilder(options);
   for (const file of options.files) {
     for await (const line of readJsonl(file)) {
-      await builder.add(parseRow(line, options.textField), line.place);
+      builder.add(await encoder.encode(line), line.place);
     }
   }
+  for (const note of encoder.notes) options.logger.warn(note);
   return builder.finish();
 }
 
 class DatasetBuilder {
   readonly #options: DatasetOptions;
   readonly #arena = new TokenArena();
-  #tokenizer: TextTokenizer | undefined;
   #longestRow = 0;
   #tokenCount = 0;
   #truncatedCount = 0;
@@ -76,10 +82,9 @@ class DatasetBuilder {
     this.#options = options;
   }
 
-  async add(row: DataRow, place: string): Promise<void> {
+  add(row: EncodedRow, place: string): void {
     const { maxLength, vocabSize } = this.#options;
-    let inputIds = row.kind === 'tokens' ? row.inputIds : await this.#encode(row.text, place);
-    let labels = row.kind === 'tokens' ? row.labels : undefined;
+    let { inputIds, labels } = row;
     checkIds(inputIds, vocabSize, place, 'token id', false);
     if (labels !== undefined) checkIds(labels, vocabSize, place, 'label', true);
     if (inputIds.length > maxLength) {
@@ -123,37 +128,10 @@ class DatasetBuilder {
       byteLength: arena.byteLength,
     };
   }
-
-  async #encode(text: string, place: string): Promise<readonly number[]> {
-    this.#tokenizer ??= await this.#loadTokenizer();
-    let ids: readonly (number | undefined)[];
-    try {
-      ids = this.#tokenizer.encode(text);
-    } catch (error) {
-      const message = `${place} cannot be tokenised; split or remove the row`;
-      throw new SpillwayError('DATA_INVALID', message, { characters: text.length }, error);
-    }
-    // The library gives undefined for a symbol outside a vocabulary without an unknown token.
-    if (ids.includes(undefined)) {
-      const message = `${place} holds a symbol that the tokenizer does not know, and it has no unknown token`;
-      throw new SpillwayError('TOKENIZER_INVALID', message);
-    }
-    const eos = this.#options.eosTokenId ?? this.#tokenizer.eosTokenId;
-    const known = ids as readonly number[];
-    return eos === undefined || known.at(-1) === eos ? known : [...known, eos];
-  }
-
-  async #loadTokenizer(): Promise<TextTokenizer> {
-    const tokenizer = await loadTokenizer(this.#options.folder);
-    if ((this.#options.eosTokenId ?? tokenizer.eosTokenId) === undefined) {
-      this.#options.logger.warn('the model folder names no eos_token; none is appended to texts');
-    }
-    return tokenizer;
-  }
 }
 
 function checkIds(
-  ids: readonly number[],
+  ids: readonly number[] | Int32Array,
   vocabSize: number,
   place: string,
   what: string,

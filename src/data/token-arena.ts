@@ -35,7 +35,7 @@ export class TokenArena {
   }
 
   /** Copies a row in. `labels`, when given, is as long as `inputIds`. */
-  append(inputIds: readonly number[], labels: readonly number[] | undefined): void {
+  append(inputIds: ArrayLike<number>, labels: ArrayLike<number> | undefined): void {
     const { length } = inputIds;
     const start = this.#reserve(labels === undefined ? length : 2 * length);
     const chunk = this.#chunks.at(-1)!;
