@@ -61,10 +61,19 @@ export function textKey(type: string, fallback: string | undefined, text: KeyTex
   return keyOf('scalar', type, schema, fallback, text);
 }
 
+/** A text beside which `true` says something of its own; `false` is the same as no value. */
+export function textOrTrueKey(type: string, text: KeyText) {
+  const schema = z.preprocess(
+    (value) => (value === true ? 'true' : value === false || value === 'false' ? undefined : value),
+    z.string().min(1).optional(),
+  );
+  return keyOf('scalar', type, schema, undefined, text);
+}
+
 /** One of `values`. */
 export function choiceKey<const V extends readonly string[]>(
   values: V,
-  fallback: V[number],
+  fallback: V[number] | undefined,
   text: KeyText,
 ) {
   return keyOf<V[number]>('scalar', values.join(' | '), z.enum(values), fallback, text);
@@ -74,7 +83,7 @@ export function choiceKey<const V extends readonly string[]>(
 export function numberKey(
   type: string,
   allows: (value: number) => boolean,
-  fallback: number,
+  fallback: number | undefined,
   text: KeyText,
 ) {
   return keyOf('scalar', type, numeric.refine(allows), fallback, text);
@@ -84,7 +93,7 @@ export function numberKey(
 export function wholeKey(
   type: string,
   allows: (value: number) => boolean,
-  fallback: number,
+  fallback: number | undefined,
   text: KeyText,
 ) {
   const whole = (value: number) => Number.isSafeInteger(value) && allows(value);
@@ -112,10 +121,15 @@ export function splitList(text: string): string[] {
   return text.split(',').map((item) => item.trim());
 }
 
-/** A byte size; found at run time when not given. */
-export function bytesKey(text: KeyText & { readonly fallbackText: string }) {
+/** A byte size; without `fallback` found at run time when not given. */
+export function bytesKey(text: KeyText & { readonly fallbackText: string }, fallback?: string) {
   const schema = z.union([z.string(), z.number()]).transform((value) => parseByteSize(value));
-  return keyOf('scalar', 'a byte size: 512MiB, 8GiB, 10GB, 1048576', schema, undefined, text);
+  return keyOf('scalar', 'a byte size: 512MiB, 8GiB, 10GB, 1048576', schema, fallback, text);
+}
+
+/** The same key, where no value is a value too. */
+export function optional<T>(key: ConfigKey<T>): ConfigKey<T | undefined> {
+  return key;
 }
 
 /**

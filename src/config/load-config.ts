@@ -9,6 +9,7 @@ import { readConfigFile } from './read-config-file.js';
 import { resolveBudgets } from './resolve-budgets.js';
 import type { BudgetSources } from './resolve-budgets.js';
 import { CONFIG_KEY_NAMES, CONFIG_KEYS, REQUIRED_KEYS } from './schema.js';
+import type { ConfigKeyName } from './schema.js';
 import type { ConfigValues, TrainConfig } from './train-config.js';
 
 /** Where values come from. */
@@ -46,20 +47,28 @@ export function typeValues(file: RawValues, flags: RawValues): ConfigValues {
   const typed = CONFIG_KEY_NAMES.map((name) => {
     const key: ConfigKey<unknown> = CONFIG_KEYS[name];
     // A bad value in the file is an error even where a flag overrides it.
-    const inFile = file.has(name) ? parseValue(name, key, file.get(name)) : key.fallback;
+    const inFile = file.has(name) ? parseValue(name, key, file.get(name)) : defaultOf(name, key);
     return [name, flags.has(name) ? parseValue(name, key, flags.get(name)) : inFile];
   });
   return Object.fromEntries(typed) as ConfigValues;
 }
 
+/** A fallback is written as a person would, so it is parsed as well. */
+function defaultOf(name: ConfigKeyName, key: ConfigKey<unknown>): unknown {
+  return key.fallback === undefined ? undefined : parseValue(name, key, key.fallback);
+}
+
 function toTrainConfig(values: ConfigValues, sources: BudgetSources | undefined): TrainConfig {
   const { nvme_path: nvmePath = [], ...rest } = values;
   const config: Record<string, unknown> = {};
+  const groups: Record<string, Record<string, unknown>> = {};
   for (const [name, value] of Object.entries({ ...rest, nvme_path: nvmePath })) {
     const [group, field] = camelCase(name).split('.') as [string, string | undefined];
     const kept = Array.isArray(value) ? Object.freeze([...(value as unknown[])]) : value;
-    config[group] = field === undefined ? kept : Object.freeze({ [field]: kept });
+    if (field === undefined) config[group] = kept;
+    else (groups[group] ??= {})[field] = kept;
   }
+  for (const [group, fields] of Object.entries(groups)) config[group] = Object.freeze(fields);
   // The schema's keys, camelCased, are exactly the fields of TrainConfig; a test compares them.
   return Object.freeze({ ...config, ...resolveBudgets(values, sources) }) as TrainConfig;
 }

@@ -18,7 +18,7 @@ export function nearestName<T extends string>(name: string, candidates: readonly
   for (const candidate of candidates) {
     let distance = editDistance(name, candidate);
     if (name.length >= PART_LENGTH && candidate.includes(name)) {
-      distance = Math.min(distance, PART_DISTANCE + distance / 100);
+      distance = Math.min(distance, PART_DISTANCE);
     }
     if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
   }

@@ -8,8 +8,8 @@ import { loadConfig } from '../../src/config/load-config.js';
 import { parseFlags } from '../../src/config/parse-flags.js';
 import { parseConfigText } from '../../src/config/read-config-file.js';
 import { CONFIG_KEY_NAMES } from '../../src/config/schema.js';
-import type { ConfigKeyName } from '../../src/config/schema.js';
 import type { TrainConfig } from '../../src/config/train-config.js';
+import { KEY_TABLE } from './key-table.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'spillway-config-'));
 afterAll(() => {
@@ -41,153 +41,6 @@ async function failure(run: () => unknown): Promise<SpillwayError> {
   throw new Error('did not fail');
 }
 
-/** Each key: how it is written, the value that must come out, its default, a value it refuses. */
-const TABLE: Record<
-  ConfigKeyName,
-  {
-    text: string;
-    get: (config: TrainConfig) => unknown;
-    value: unknown;
-    fallback?: string | number | boolean | [];
-    bad?: string;
-  }
-> = {
-  model_name_or_path: { text: 'models/gpt2', get: (c) => c.modelNameOrPath, value: 'models/gpt2' },
-  output_dir: { text: 'out', get: (c) => c.outputDir, value: 'out', fallback: 'trainer_output' },
-  dtype: {
-    text: 'bfloat16',
-    get: (c) => c.dtype,
-    value: 'bfloat16',
-    fallback: 'float32',
-    bad: 'float16',
-  },
-  device: { text: 'native', get: (c) => c.device, value: 'native', fallback: 'auto', bad: 'gpu' },
-  device_memory: {
-    text: '64MiB',
-    get: (c) => c.deviceMemory,
-    value: 2 ** 26,
-    fallback: 2 ** 31,
-    bad: '8 gigs',
-  },
-  host_memory: {
-    text: '10GB',
-    get: (c) => c.hostMemory,
-    value: 1e10,
-    fallback: 2 ** 32,
-    bad: '-1',
-  },
-  nvme_path: { text: '/a,/b', get: (c) => c.nvmePath, value: ['/a', '/b'], fallback: [] },
-  nvme_memory: {
-    text: '1.5GiB',
-    get: (c) => c.nvmeMemory,
-    value: 1.5 * 2 ** 30,
-    fallback: 0,
-    bad: 'x',
-  },
-  'offload_param.device': {
-    text: 'cpu',
-    get: (c) => c.offloadParam.device,
-    value: 'cpu',
-    fallback: 'auto',
-    bad: 'disk',
-  },
-  'offload_optimizer.device': {
-    text: 'nvme',
-    get: (c) => c.offloadOptimizer.device,
-    value: 'nvme',
-    fallback: 'auto',
-    bad: 'disk',
-  },
-  sub_group_size: {
-    text: '8192',
-    get: (c) => c.subGroupSize,
-    value: 8192,
-    fallback: 16_777_216,
-    bad: '5000',
-  },
-  micro_batch_order: {
-    text: 'horizontal',
-    get: (c) => c.microBatchOrder,
-    value: 'horizontal',
-    fallback: 'auto',
-    bad: 'both',
-  },
-  optimizer_workers: { text: '5', get: (c) => c.optimizerWorkers, value: 5, bad: '0' },
-  data_files: { text: 'a.jsonl', get: (c) => c.dataFiles, value: ['a.jsonl'] },
-  dataset_text_field: {
-    text: 'content',
-    get: (c) => c.datasetTextField,
-    value: 'content',
-    fallback: 'text',
-  },
-  max_length: { text: '512', get: (c) => c.maxLength, value: 512, fallback: 1024, bad: '1' },
-  per_device_train_batch_size: {
-    text: '4',
-    get: (c) => c.perDeviceTrainBatchSize,
-    value: 4,
-    fallback: 1,
-    bad: '1.5',
-  },
-  gradient_accumulation_steps: {
-    text: '8',
-    get: (c) => c.gradientAccumulationSteps,
-    value: 8,
-    fallback: 1,
-    bad: '0',
-  },
-  num_train_epochs: {
-    text: '0.5',
-    get: (c) => c.numTrainEpochs,
-    value: 0.5,
-    fallback: 3,
-    bad: '0',
-  },
-  max_steps: { text: '7', get: (c) => c.maxSteps, value: 7, fallback: -1, bad: '0' },
-  learning_rate: {
-    text: '1e-3',
-    get: (c) => c.learningRate,
-    value: 1e-3,
-    fallback: 2e-5,
-    bad: 'fast',
-  },
-  lr_scheduler_type: {
-    text: 'cosine',
-    get: (c) => c.lrSchedulerType,
-    value: 'cosine',
-    fallback: 'linear',
-    bad: 'square',
-  },
-  warmup_steps: { text: '3', get: (c) => c.warmupSteps, value: 3, fallback: 0, bad: '1.5' },
-  adam_beta1: { text: '0.8', get: (c) => c.adamBeta1, value: 0.8, fallback: 0.9, bad: '1' },
-  adam_beta2: { text: '0.95', get: (c) => c.adamBeta2, value: 0.95, fallback: 0.999, bad: '1.1' },
-  adam_epsilon: {
-    text: '1e-6',
-    get: (c) => c.adamEpsilon,
-    value: 1e-6,
-    fallback: 1e-8,
-    bad: 'Infinity',
-  },
-  weight_decay: { text: '.1', get: (c) => c.weightDecay, value: 0.1, fallback: 0, bad: '-0.1' },
-  max_grad_norm: { text: '0', get: (c) => c.maxGradNorm, value: 0, fallback: 1, bad: '-1' },
-  logging_steps: { text: '1', get: (c) => c.loggingSteps, value: 1, fallback: 10, bad: '0' },
-  save_strategy: {
-    text: 'no',
-    get: (c) => c.saveStrategy,
-    value: 'no',
-    fallback: 'steps',
-    bad: 'epoch',
-  },
-  save_steps: { text: '50', get: (c) => c.saveSteps, value: 50, fallback: 500, bad: '1e-1' },
-  seed: { text: '0', get: (c) => c.seed, value: 0, fallback: 42, bad: '4294967296' },
-  strict_config: {
-    text: 'true',
-    get: (c) => c.strictConfig,
-    value: true,
-    fallback: false,
-    bad: 'maybe',
-  },
-};
-
 /** REQUIRED without `key`, so that the test gives it. */
 function requiredBut(key: string): string[] {
   return REQUIRED.flatMap((item, index) =>
@@ -196,12 +49,10 @@ function requiredBut(key: string): string[] {
 }
 
 describe.each(CONFIG_KEY_NAMES)('%s', (key) => {
-  const { text, get, value, fallback, bad } = TABLE[key];
-  // nvme_memory counts only beside a path.
-  const more = key === 'nvme_memory' ? ['--nvme_path', '/a'] : [];
+  const { text, get, value, fallback, bad, other, beside = [] } = KEY_TABLE[key];
+  const rest = [...requiredBut(key), ...beside];
 
   it('reads the same as a flag, with dashes, with "=", from a file, dotted or nested', async () => {
-    const rest = [...requiredBut(key), ...more];
     const nested = key.includes('.')
       ? `${key.split('.')[0]!}: {${key.split('.')[1]!}: ${text}}`
       : `${key}: ${text}`;
@@ -217,9 +68,9 @@ describe.each(CONFIG_KEY_NAMES)('%s', (key) => {
   });
 
   it('overrides the file as a flag', async () => {
-    const other = fallback === undefined || typeof fallback === 'object' ? '1' : String(fallback);
-    const file = fileWith(`${key}: "${other}"`);
-    const config = await load([...requiredBut(key), ...more, `--${key}`, text], file);
+    const plain = fallback === undefined || typeof fallback === 'object' ? '1' : String(fallback);
+    const file = fileWith(`${key}: "${other ?? plain}"`);
+    const config = await load([...rest, `--${key}`, text], file);
     expect(get(config)).toEqual(value);
   });
 
@@ -228,19 +79,22 @@ describe.each(CONFIG_KEY_NAMES)('%s', (key) => {
   });
 
   it.runIf(bad !== undefined)('refuses a bad value by name', async () => {
-    const args = [...requiredBut(key), `--${key}=${bad!}`];
-    const error = await failure(() => load(args));
+    const error = await failure(() => load([...rest, `--${key}=${bad!}`]));
     expect(error.code).toMatch(/^(CONFIG_INVALID|BYTE_SIZE_INVALID)$/);
     expect(error.message).toContain(key);
     expect(error.message).toContain(bad);
   });
 });
 
+function isGroup(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 describe('a configuration', () => {
   it('has exactly the fields of the schema and is frozen', async () => {
     const config = await load(REQUIRED);
     const flat = Object.entries(config).flatMap(([name, value]) =>
-      name.startsWith('offload') ? Object.keys(value).map((inner) => `${name}.${inner}`) : [name],
+      isGroup(value) ? Object.keys(value).map((inner) => `${name}.${inner}`) : [name],
     );
     const camel = (name: string) => name.replace(/_([a-z0-9])/g, (_, c: string) => c.toUpperCase());
     expect(flat.sort()).toEqual(CONFIG_KEY_NAMES.map(camel).sort());
