@@ -97,11 +97,15 @@ export function formatError(error: unknown): string {
     const text = error instanceof Error ? error.message : String(error);
     return `INTERNAL: ${text}`.replaceAll(/\s*\n\s*/g, ' ');
   }
-  const facts = Object.entries(error.facts ?? {})
+  return `${error.code}: ${withFacts(error.message, error.facts)}`.replaceAll(/\s*\n\s*/g, ' ');
+}
+
+/** `message (fact=value …)`; `message` alone where there are no facts. */
+export function withFacts(message: string, facts: ErrorFacts = {}): string {
+  const text = Object.entries(facts)
     .map(([key, value]) => `${key}=${Array.isArray(value) ? value.join(',') : String(value)}`)
     .join(' ');
-  const line = `${error.code}: ${error.message}${facts === '' ? '' : ` (${facts})`}`;
-  return line.replaceAll(/\s*\n\s*/g, ' ');
+  return text === '' ? message : `${message} (${text})`;
 }
 
 /** Throws INTERNAL when `condition` is false. For bugs only; never caught. */

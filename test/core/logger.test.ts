@@ -20,6 +20,14 @@ it('writes notes and marked warnings as lines of standard error', () => {
   expect(stdout).not.toHaveBeenCalled();
 });
 
+it('appends facts as errors do', () => {
+  const { stderr } = capture();
+  stderrLogger.info('ready', {});
+  stderrLogger.warn('slow disk', { path: '/a', bytes: 5, names: ['b', 'c'] });
+  const lines = stderr.mock.calls.map(([text]) => text);
+  expect(lines).toEqual(['ready\n', 'warning: slow disk (path=/a bytes=5 names=b,c)\n']);
+});
+
 it('writes nothing when silent', () => {
   const { stdout, stderr } = capture();
   silentLogger.info('ready');
