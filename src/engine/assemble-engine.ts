@@ -7,7 +7,7 @@ import { dirname } from 'node:path';
 import { parseByteSize } from '../../core/bytes.js';
 import { silentLogger, warnOnce, type Logger } from '../../core/logger.js';
 import type { ComputeDtype, Tier } from '../../core/types.js';
-import { createDevice } from '../../tiers/device/create-device.js';
+import { createDevice, createMetaDevice } from '../../tiers/device/create-device.js';
 import type { Device } from '../../tiers/device/device.js';
 import { HostPool } from '../../tiers/host/host-pool.js';
 import { createIoBackend } from '../../tiers/nvme/create-io-backend.js';
@@ -124,6 +124,22 @@ function planFor(
   return { plan, slotBytes: (block) => profiles[block - 1]?.outputBytes ?? 0, staging };
 }
 
+/** Plans from a run of each kind of block on the meta device, or, where there is none, on `device`. */
+async function planOn(
+  options: EngineOptions,
+  device: Device,
+  layout: ParameterLayout,
+  budgets: Readonly<Record<Tier, number>>,
+): Promise<ReturnType<typeof planFor>> {
+  const meta = createMetaDevice(device);
+  try {
+    return planFor(options, meta ?? device, layout, budgets);
+  } finally {
+    await meta?.dispose();
+    device.ledger.resetPeak();
+  }
+}
+
 /** Trainable tables that are read by rows, with the most rows of one micro-batch. */
 function rowGathersOf(
   options: EngineOptions,
@@ -194,8 +210,7 @@ export async function assembleEngine(
   const layout = layoutParameters(model.blocks, options.subGroupSize ?? DEFAULTS.subGroupSize);
   const device = await createDevice(options.device ?? 'auto', { budgetBytes: budgets.device });
   owned.push(() => device.dispose());
-  const { plan, slotBytes, staging } = planFor(options, device, layout, budgets);
-  device.ledger.resetPeak();
+  const { plan, slotBytes, staging } = await planOn(options, device, layout, budgets);
   const host = HostPool.create({ budgetBytes: budgets.host });
   owned.push(() => host.dispose());
   const volume = await createVolume(options, plan, budgets, logger);

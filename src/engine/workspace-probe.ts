@@ -31,6 +31,9 @@ import {
   seedOf,
 } from './block-compute.js';
 
+/** What bfloat16 parameters are uploaded from, piece by piece. */
+const ZEROS = new Uint8Array(2 ** 20);
+
 /** Profiles of all blocks at the shapes of `example`. */
 export function probeWorkspaces(
   device: Device,
@@ -276,11 +279,14 @@ class Probe {
     let tensor: Tensor;
     if (keepsBfloat16(shape, this.#dtype, bf16Operands)) {
       const upload = this.#device.beginUpload(shape, 'a probed parameter', { keepBfloat16: true });
-      const zeros = new Uint8Array(2 * tf.util.sizeFromShape([...shape]));
-      void upload.write(0, zeros, 'bfloat16');
+      const length = tf.util.sizeFromShape([...shape]);
+      for (let start = 0; start < length; start += ZEROS.length / 2) {
+        const piece = ZEROS.subarray(0, 2 * Math.min(ZEROS.length / 2, length - start));
+        void upload.write(start, piece, 'bfloat16');
+      }
       tensor = upload.finish();
     } else {
-      tensor = this.#device.run(() => tf.zeros([...shape]));
+      tensor = this.#filled(shape);
     }
     this.#loaded.push(tensor);
     this.#loadedBytes += ledger.liveBytes - liveBytes;
@@ -303,7 +309,12 @@ class Probe {
   }
 
   #zeros(shape: readonly number[]): Tensor {
-    return this.#keep(this.#device.run(() => tf.zeros([...shape])));
+    return this.#keep(this.#filled(shape));
+  }
+
+  /** Not tf.zeros, which makes an array of JavaScript's first, however large. */
+  #filled(shape: readonly number[]): Tensor {
+    return this.#device.run(() => tf.fill([...shape], 0));
   }
 
   #keep(tensor: Tensor): Tensor {

@@ -21,7 +21,7 @@ test('auto is the best of them', async () => {
   await device.dispose();
 });
 
-test.each(['webgpu', 'tensorflow', 'meta', 'cuda'])(
+test.each(['webgpu', 'tensorflow', 'cuda'])(
   'refuses %s and names what is available',
   async (name) => {
     await expect(createDevice(name, { budgetBytes: 1 })).rejects.toEqual(

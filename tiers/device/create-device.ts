@@ -11,7 +11,7 @@ import { NativeDevice } from './native/native-device.js';
 const DEVICES: readonly string[] = ['native', 'cpu'];
 
 /** Devices that the design foresees and this version does not make. */
-const PLANNED_DEVICES: readonly string[] = ['webgpu', 'tensorflow', 'meta'];
+const PLANNED_DEVICES: readonly string[] = ['webgpu', 'tensorflow'];
 
 /**
  * Devices that this process can make, best first; the first is what `auto` stands for.
@@ -37,6 +37,15 @@ export async function createDevice(name: string, options: DeviceOptions): Promis
   throw new SpillwayError('DEVICE_UNAVAILABLE', `${whyNot(name)}; use one of the available`, {
     available,
   });
+}
+
+/**
+ * A device that computes shapes and allocations as `device` would, or undefined where only a run
+ * tells (tfjs's cpu kernels allocate as they please).
+ */
+export function createMetaDevice(device: Device): Device | undefined {
+  if (!(device instanceof NativeDevice)) return undefined;
+  return NativeDevice.createMeta({ budgetBytes: device.ledger.budgetBytes });
 }
 
 function whyNot(name: string): string {

@@ -265,7 +265,7 @@ class TapeRecording implements Recording {
   /** The gradient of `x`, as a new tensor: an x may be listed twice. */
   #result(x: Tensor): Tensor {
     const gradient = this.#gradients.get(x.id);
-    return gradient === undefined ? tf.zeros(x.shape, 'float32') : tf.clone(gradient);
+    return gradient === undefined ? tf.fill(x.shape, 0) : tf.clone(gradient);
   }
 }
 

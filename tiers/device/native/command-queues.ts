@@ -28,6 +28,43 @@ export const SOURCE = { bytes: 0, bfloat16: 1, float16: 2 } as const;
 /** Most arguments of one kernel; `kMostArgs` in native/queue.h. */
 export const MAX_KERNEL_ARGS = 4096;
 
+/** Three in-order queues over one arena. A number is that of a queue's command, from 1 on. */
+export interface DeviceQueues {
+  /** Address of the arena's first byte. */
+  readonly baseAddress: number;
+  /** Nothing runs: commands are counted, and memory has addresses but no bytes. */
+  readonly isMeta: boolean;
+  readonly isClosed: boolean;
+  /** Number of the newest command of `queue`. */
+  submitted(queue: QueueId): number;
+  /** Number of the newest command of `queue` that has run. */
+  completed(queue: QueueId): number;
+  /** Appends a kernel; offsets among `args` are addresses. Waits while the queue is full. */
+  launch(kernelId: number, args: readonly number[]): void;
+  /** Makes what is appended to `queue` from now on wait for `sequence` commands of `other`. */
+  wait(queue: QueueId, other: QueueId, sequence: number): void;
+  /** Copies `bytes` now, and to `address` when the compute queue gets there. */
+  write(address: number, bytes: Uint8Array): void;
+  /** Appends a copy to the upload queue; `source` is held until it has run. */
+  upload(address: number, source: Uint8Array, type: 0 | 1 | 2): Promise<void>;
+  /** Appends a copy to the download queue; `target` is held until it has run. */
+  download(address: number, target: Uint8Array): Promise<void>;
+  /** Gives pages of the arena back, on the compute queue. Address and length are whole pages. */
+  discard(address: number, byteLength: number): void;
+  /** Resolves once `queue` has completed `sequence` commands. */
+  done(queue: QueueId, sequence: number, held?: unknown): Promise<void>;
+  /** Resolves once everything submitted until now has run. */
+  drain(): Promise<void>;
+  /** Sleeps until everything that was submitted to `queue` has run. */
+  block(queue: QueueId): void;
+  /** Copies from `address`, now; call `block` before. */
+  read(address: number, target: Uint8Array): void;
+  /** Lets threads and arena go, once everything submitted has run. Idempotent. */
+  close(): Promise<void>;
+  /** The same, asleep until then. Promises of what has run resolve. */
+  closeNow(): void;
+}
+
 interface Waiting {
   readonly sequence: number;
   readonly resolve: () => void;
@@ -35,9 +72,9 @@ interface Waiting {
   readonly held: unknown;
 }
 
-export class CommandQueues {
-  /** Address of the arena's first byte. */
+export class CommandQueues implements DeviceQueues {
   readonly baseAddress: number;
+  readonly isMeta = false;
   readonly #addon: NativeAddon;
   readonly #handle: RuntimeHandle;
   readonly #args = new Float64Array(MAX_KERNEL_ARGS);
@@ -76,17 +113,14 @@ export class CommandQueues {
     return this.#closed;
   }
 
-  /** Number of the newest command of `queue`. */
   submitted(queue: QueueId): number {
     return this.#submitted[queue]!;
   }
 
-  /** Number of the newest command of `queue` that has run. */
   completed(queue: QueueId): number {
     return this.#addon.runtimeCompleted(this.#handle, queue);
   }
 
-  /** Appends a kernel; offsets among `args` are addresses. Waits while the queue is full. */
   launch(kernelId: number, args: readonly number[]): void {
     const { length } = args;
     assert(length <= MAX_KERNEL_ARGS, 'a kernel has a bounded number of arguments', { length });
@@ -95,7 +129,6 @@ export class CommandQueues {
     this.#submitted[COMPUTE]! += 1;
   }
 
-  /** Makes what is appended to `queue` from now on wait for `sequence` commands of `other`. */
   wait(queue: QueueId, other: QueueId, sequence: number): void {
     if (queue === other || sequence <= this.#waitedFor[queue]![other]!) return;
     this.#waitedFor[queue]![other] = sequence;
@@ -103,33 +136,28 @@ export class CommandQueues {
     this.#submitted[queue]! += 1;
   }
 
-  /** Copies `bytes` now, and to `address` when the compute queue gets there. */
   write(address: number, bytes: Uint8Array): void {
     this.#addon.runtimeWrite(this.#handle, address, bytes);
     this.#submitted[COMPUTE]! += 1;
   }
 
-  /** Appends a copy to the upload queue; `source` is held until it has run. */
   upload(address: number, source: Uint8Array, type: 0 | 1 | 2): Promise<void> {
     this.#addon.runtimeUpload(this.#handle, address, source, type);
     this.#submitted[UPLOAD]! += 1;
     return this.done(UPLOAD, this.submitted(UPLOAD), source);
   }
 
-  /** Appends a copy to the download queue; `target` is held until it has run. */
   download(address: number, target: Uint8Array): Promise<void> {
     this.#addon.runtimeDownload(this.#handle, address, target);
     this.#submitted[DOWNLOAD]! += 1;
     return this.done(DOWNLOAD, this.submitted(DOWNLOAD), target);
   }
 
-  /** Gives pages of the arena back, on the compute queue. Address and length are whole pages. */
   discard(address: number, byteLength: number): void {
     this.#addon.runtimeDiscard(this.#handle, address, byteLength);
     this.#submitted[COMPUTE]! += 1;
   }
 
-  /** Resolves once `queue` has completed `sequence` commands. */
   done(queue: QueueId, sequence: number, held?: unknown): Promise<void> {
     if (this.completed(queue) >= sequence) return Promise.resolve();
     return new Promise((resolve) => {
@@ -143,17 +171,14 @@ export class CommandQueues {
     });
   }
 
-  /** Resolves once everything submitted until now has run. */
   async drain(): Promise<void> {
     await Promise.all(QUEUES.map((queue) => this.done(queue, this.submitted(queue))));
   }
 
-  /** Sleeps until everything that was submitted to `queue` has run. */
   block(queue: QueueId): void {
     this.#addon.runtimeBlock(this.#handle, queue, this.submitted(queue));
   }
 
-  /** Copies from `address`, now; call `block` before. */
   read(address: number, target: Uint8Array): void {
     this.#addon.runtimeRead(this.#handle, address, target);
   }
@@ -166,7 +191,6 @@ export class CommandQueues {
     this.closeNow();
   }
 
-  /** The same, asleep until then. Promises of what has run resolve. */
   closeNow(): void {
     if (this.#closed) return;
     for (const queue of QUEUES) this.block(queue);

@@ -8,7 +8,7 @@ import * as tf from '@tensorflow/tfjs-core';
 import type { KernelConfig, TensorInfo, TypedArray } from '@tensorflow/tfjs-core';
 import { stderrLogger, warnOnce } from '../../../core/logger.js';
 import { CPU_BACKEND_NAME, cpuBackend, type CpuBackend } from '../cpu-backend.js';
-import { nativeDtype } from './native-dtype.js';
+import { nativeArray, nativeDtype } from './native-dtype.js';
 import type { NativeBackend } from './native-backend.js';
 import { NATIVE_BACKEND_NAME, registerNative, type NativeKernelCall } from './register-kernel.js';
 
@@ -30,7 +30,7 @@ function runOnCpu(
   { inputs, attrs, backend }: NativeKernelCall,
 ): TensorInfo | TensorInfo[] {
   const { kernelName, kernelFunc } = config;
-  count(kernelName, backend);
+  if (!backend.queues.isMeta) count(kernelName, backend);
   const cpu = cpuBackend() as CpuBackendWithTensors;
   const made = new Set<object>();
   try {
@@ -69,9 +69,15 @@ function copyIn(
 ): unknown {
   if (input === undefined || input === null) return input;
   if (Array.isArray(input)) return input.map((one) => copyIn(cpu, backend, one, made));
-  const copy = cpu.makeTensorInfo(input.shape, input.dtype, backend.readSync(input.dataId));
+  const copy = cpu.makeTensorInfo(input.shape, input.dtype, valuesOf(backend, input));
   made.add(copy.dataId);
   return copy;
+}
+
+/** A tensor's values; zeros where there are none, since a kernel's shapes do not depend on them. */
+function valuesOf(backend: NativeBackend, { dataId, shape, dtype }: TensorInfo): TypedArray {
+  if (!backend.queues.isMeta) return backend.readSync(dataId);
+  return nativeArray(nativeDtype(dtype), tf.util.sizeFromShape(shape));
 }
 
 function copyOut(cpu: CpuBackend, backend: NativeBackend, output: TensorInfo): TensorInfo {

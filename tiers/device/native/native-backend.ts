@@ -14,9 +14,10 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { BackendTimingInfo, BackendValues, DataType, TensorInfo } from '@tensorflow/tfjs-core';
 import { assert, SpillwayError } from '../../../core/errors.js';
-import { COMPUTE, DOWNLOAD, UPLOAD, type CommandQueues } from './command-queues.js';
+import { COMPUTE, DOWNLOAD, UPLOAD, type DeviceQueues } from './command-queues.js';
 import { deviceThreads } from './device-threads.js';
 import { kernelIdOf } from './kernel-id.js';
+import { MetaQueues } from './meta-queues.js';
 import { dtypeBytes, nativeArray, nativeDtype } from './native-dtype.js';
 import type { NativeArray, NativeDtype } from './native-dtype.js';
 import { TensorArena, type TensorStorage } from './tensor-arena.js';
@@ -40,11 +41,13 @@ export interface NativeBackendOptions {
   readonly budgetBytes: number;
   /** Threads that kernels run on; default `deviceThreads()`. */
   readonly threads?: number;
+  /** Compute shapes and allocations only. */
+  readonly meta?: boolean;
 }
 
 export class NativeBackend extends tf.KernelBackend {
   readonly arena: TensorArena;
-  readonly queues: CommandQueues;
+  readonly queues: DeviceQueues;
   /** Calls of kernels that ran in JavaScript because the addon has none, by name. */
   readonly fallbackCounts = new Map<string, number>();
   readonly #entries = new Map<object, Entry>();
@@ -53,7 +56,10 @@ export class NativeBackend extends tf.KernelBackend {
   /** @throws DEVICE_UNAVAILABLE without the addon; CONFIG_INVALID for a wrong SPILLWAY_THREADS */
   constructor(options: NativeBackendOptions) {
     super();
-    this.arena = TensorArena.create(options.budgetBytes, options.threads ?? deviceThreads());
+    this.arena =
+      options.meta === true
+        ? TensorArena.createMeta(options.budgetBytes, new MetaQueues())
+        : TensorArena.create(options.budgetBytes, options.threads ?? deviceThreads());
     this.queues = this.arena.queues;
   }
 

@@ -35,7 +35,7 @@ export interface NativeDeviceOptions extends DeviceOptions {
 }
 
 export class NativeDevice implements Device {
-  readonly name = 'native';
+  readonly name: 'native' | 'meta';
   readonly capabilities: DeviceCapabilities = {
     asyncTransfers: true,
     overlap: true,
@@ -52,8 +52,9 @@ export class NativeDevice implements Device {
   #downloadedBytes = 0;
   #disposed: Promise<void> | undefined;
 
-  private constructor(options: NativeDeviceOptions) {
-    this.#backend = new NativeBackend(options);
+  private constructor(options: NativeDeviceOptions, name: 'native' | 'meta') {
+    this.name = name;
+    this.#backend = new NativeBackend({ ...options, meta: name === 'meta' });
     this.ledger = this.#backend.arena.ledger;
     // A kernel that was submitted may still read an alias of the bytes.
     this.arena = new SharedArena(this.ledger, () => this.#settleAliases());
@@ -69,7 +70,18 @@ export class NativeDevice implements Device {
     ensureGradients();
     registerNativeKernels();
     registerFallbacks();
-    return new NativeDevice(options);
+    return new NativeDevice(options, 'native');
+  }
+
+  /**
+   * The `meta` device: shapes and allocations of the native device, exactly, and no values. What
+   * reads values throws BLOCK_INVALID. Needs no memory, and the addon for its kernels' names.
+   */
+  static createMeta(options: DeviceOptions): NativeDevice {
+    ensureGradients();
+    registerNativeKernels();
+    registerFallbacks();
+    return new NativeDevice(options, 'meta');
   }
 
   /** The device's tfjs backend. */

@@ -23,6 +23,7 @@ import {
   DOWNLOAD,
   QUEUES,
   UPLOAD,
+  type DeviceQueues,
   type QueueId,
 } from './command-queues.js';
 import { TaggedRangeAllocator, type ReleaseTags } from './tagged-range-allocator.js';
@@ -50,12 +51,12 @@ export interface TensorStorage {
 
 export class TensorArena {
   readonly ledger: ByteLedger;
-  readonly #queues: CommandQueues;
+  readonly #queues: DeviceQueues;
   readonly #mainBytes: number;
   readonly #main: TaggedRangeAllocator;
   readonly #overflow: TaggedRangeAllocator;
 
-  private constructor(queues: CommandQueues, budgetBytes: number, overflowBytes: number) {
+  private constructor(queues: DeviceQueues, budgetBytes: number, overflowBytes: number) {
     this.#queues = queues;
     this.#mainBytes = mainSize(budgetBytes);
     this.#main = new TaggedRangeAllocator(this.#mainBytes, TENSOR_ALIGNMENT, QUEUES.length);
@@ -90,8 +91,13 @@ export class TensorArena {
     );
   }
 
+  /** Addresses without memory: for the shapes and sizes of what `queues` will never run. */
+  static createMeta(budgetBytes: number, queues: DeviceQueues): TensorArena {
+    return new TensorArena(queues, budgetBytes, OVERFLOW_BYTES[0]!);
+  }
+
   /** The queues by which the memory is used. */
-  get queues(): CommandQueues {
+  get queues(): DeviceQueues {
     return this.#queues;
   }
 
