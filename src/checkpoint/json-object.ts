@@ -2,7 +2,7 @@
  * @file JSON text that must be one object without duplicate keys: headers, indexes, configurations.
  */
 import { quoteName } from './file-errors.js';
-import { findDuplicateKey } from './json-duplicate-keys.js';
+import { findDuplicateKey } from '../../core/json-duplicate-keys.js';
 
 /** A parsed JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>;

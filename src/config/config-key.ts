@@ -27,6 +27,14 @@ export interface ConfigKey<T> {
   readonly source: KeySource;
 }
 
+/** Keys by name: what a command or a file may give. */
+export type KeyTable = Readonly<Record<string, ConfigKey<unknown>>>;
+
+/** The typed values of a table, before required keys are checked. */
+export type ValuesOf<T extends KeyTable> = {
+  readonly [K in keyof T]: (T[K] extends ConfigKey<infer V> ? V : never) | undefined;
+};
+
 /** The documentation fields of a key. */
 export interface KeyText {
   readonly meaning: string;

@@ -2,15 +2,13 @@
  * @file From a configuration file and flags to a complete `TrainConfig`. Flags override the file.
  */
 import { SpillwayError } from '../../core/errors.js';
-import { parseValue } from './config-key.js';
-import type { ConfigKey } from './config-key.js';
 import type { RawValues } from './raw-values.js';
 import { readConfigFile } from './read-config-file.js';
 import { resolveBudgets } from './resolve-budgets.js';
 import type { BudgetSources } from './resolve-budgets.js';
-import { CONFIG_KEY_NAMES, CONFIG_KEYS, REQUIRED_KEYS } from './schema.js';
-import type { ConfigKeyName } from './schema.js';
+import { CONFIG_KEYS, REQUIRED_KEYS } from './schema.js';
 import type { ConfigValues, TrainConfig } from './train-config.js';
+import { typeValues } from './type-values.js';
 
 /** Where values come from. */
 export interface ConfigInput {
@@ -27,9 +25,9 @@ export interface ConfigInput {
  * @throws CONFIG_NOT_FOUND, CONFIG_UNKNOWN_KEY, CONFIG_INVALID, BYTE_SIZE_INVALID
  */
 export async function loadConfig(input: ConfigInput): Promise<TrainConfig> {
-  const none: RawValues = new Map<never, never>();
+  const none: RawValues = new Map();
   const fromFile = input.file === undefined ? none : await readConfigFile(input.file);
-  const values = typeValues(fromFile, input.flags ?? none);
+  const values = typeValues(CONFIG_KEYS, fromFile, input.flags ?? none);
   for (const key of REQUIRED_KEYS) {
     if (values[key] === undefined) {
       throw new SpillwayError(
@@ -40,22 +38,6 @@ export async function loadConfig(input: ConfigInput): Promise<TrainConfig> {
     }
   }
   return toTrainConfig(values, input.budgetSources);
-}
-
-/** Types each value and applies the defaults; budgets without a value stay undefined. */
-export function typeValues(file: RawValues, flags: RawValues): ConfigValues {
-  const typed = CONFIG_KEY_NAMES.map((name) => {
-    const key: ConfigKey<unknown> = CONFIG_KEYS[name];
-    // A bad value in the file is an error even where a flag overrides it.
-    const inFile = file.has(name) ? parseValue(name, key, file.get(name)) : defaultOf(name, key);
-    return [name, flags.has(name) ? parseValue(name, key, flags.get(name)) : inFile];
-  });
-  return Object.fromEntries(typed) as ConfigValues;
-}
-
-/** A fallback is written as a person would, so it is parsed as well. */
-function defaultOf(name: ConfigKeyName, key: ConfigKey<unknown>): unknown {
-  return key.fallback === undefined ? undefined : parseValue(name, key, key.fallback);
 }
 
 function toTrainConfig(values: ConfigValues, sources: BudgetSources | undefined): TrainConfig {

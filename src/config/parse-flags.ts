@@ -1,14 +1,15 @@
 /**
  * @file Command-line flags as raw values: `--key value`, `--key=value`, `--boolean`.
  *
- * A list flag may be repeated; any other may not.
+ * A list flag may be repeated; any other may not. A group of keys is also taken as JSON, as
+ * transformers does: `--lr_scheduler_kwargs '{"min_lr": 1e-6}'`.
  */
 import { SpillwayError } from '../../core/errors.js';
+import type { ConfigKey, KeyTable } from './config-key.js';
 import { splitList } from './config-key.js';
-import { addRawValue, keyNamed } from './raw-values.js';
+import { addNamedValue, addRawValue, isGroup, keyNamed } from './raw-values.js';
 import type { RawValues } from './raw-values.js';
 import { CONFIG_KEYS } from './schema.js';
-import type { ConfigKeyName } from './schema.js';
 
 /** What a command line holds. */
 export interface ParsedFlags {
@@ -17,16 +18,19 @@ export interface ParsedFlags {
   readonly positionals: readonly string[];
 }
 
+type Shape = ConfigKey<unknown>['shape'];
+
 const PLACE = 'the command line';
 
 /**
  * Parses arguments.
  *
+ * @param keys what the command takes
  * @throws CONFIG_UNKNOWN_KEY; CONFIG_INVALID when a flag has no value or is given twice
  */
-export function parseFlags(args: readonly string[]): ParsedFlags {
+export function parseFlags(args: readonly string[], keys: KeyTable = CONFIG_KEYS): ParsedFlags {
   const values: RawValues = new Map();
-  const lists = new Map<ConfigKeyName, string[]>();
+  const lists = new Map<string, string[]>();
   const positionals: string[] = [];
   let index = 0;
   while (index < args.length) {
@@ -37,8 +41,7 @@ export function parseFlags(args: readonly string[]): ParsedFlags {
       continue;
     }
     const [, name, inline] = /^--?([^=]*)(?:=(.*))?$/s.exec(arg)!;
-    const key = keyNamed(name!, PLACE);
-    const { shape } = CONFIG_KEYS[key];
+    const { key, shape, type } = flagNamed(name!, keys);
     let value: string | boolean | undefined = inline;
     if (value === undefined && takesNext(shape, args[index])) {
       value = args[index];
@@ -46,23 +49,32 @@ export function parseFlags(args: readonly string[]): ParsedFlags {
     }
     if (value === undefined && shape === 'boolean') value = true;
     if (value === undefined) {
-      throw new SpillwayError(
-        'CONFIG_INVALID',
-        `--${key} needs a value: ${CONFIG_KEYS[key].type}`,
-        {
-          key,
-        },
-      );
+      throw new SpillwayError('CONFIG_INVALID', `--${key} needs a value: ${type}`, { key });
     }
     if (shape === 'list') lists.set(key, [...(lists.get(key) ?? []), ...splitList(String(value))]);
-    else addRawValue(values, key, value, PLACE);
+    else addNamedValue(values, key, value, PLACE, keys);
   }
   for (const [key, items] of lists) addRawValue(values, key, items, PLACE);
   return { values, positionals };
 }
 
+interface Flag {
+  readonly key: string;
+  readonly shape: Shape;
+  /** What is allowed, for people. */
+  readonly type: string;
+}
+
+function flagNamed(name: string, keys: KeyTable): Flag {
+  if (isGroup(name, keys)) {
+    return { key: name.replaceAll('-', '_'), shape: 'scalar', type: 'a JSON object' };
+  }
+  const key = keyNamed(name, PLACE, keys);
+  return { key, ...keys[key]! };
+}
+
 /** Whether the argument after a flag is its value. Numbers may be negative. */
-function takesNext(shape: 'scalar' | 'list' | 'boolean', next: string | undefined): boolean {
+function takesNext(shape: Shape, next: string | undefined): boolean {
   if (next === undefined || next.startsWith('--')) return false;
   return shape !== 'boolean' || next === 'true' || next === 'false';
 }

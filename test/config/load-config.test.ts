@@ -7,7 +7,7 @@ import { SpillwayError } from '../../core/errors.js';
 import { loadConfig } from '../../src/config/load-config.js';
 import { parseFlags } from '../../src/config/parse-flags.js';
 import { parseConfigText } from '../../src/config/read-config-file.js';
-import { CONFIG_KEY_NAMES } from '../../src/config/schema.js';
+import { CONFIG_KEY_NAMES, CONFIG_KEYS } from '../../src/config/schema.js';
 import type { TrainConfig } from '../../src/config/train-config.js';
 import { KEY_TABLE } from './key-table.js';
 
@@ -127,6 +127,31 @@ describe('a configuration', () => {
     expect([...parsed.values]).toEqual([['strict_config', true]]);
   });
 
+  it('takes a group as JSON text, in the file and on the command line', async () => {
+    const text = '{"num_cycles": 2, "min_lr_rate": 1e-1}';
+    const configs = [
+      await load([...REQUIRED, '--lr_scheduler_kwargs', text, '--seed', '1']),
+      await load([...REQUIRED, `--lr-scheduler-kwargs=${text}`, '--seed', '1']),
+      await load(REQUIRED, fileWith(`lr_scheduler_kwargs: '${text}'\nseed: 1`)),
+      await load(REQUIRED, fileWith('lr_scheduler_kwargs: {num_cycles: 2, min-lr-rate: .1}')),
+    ];
+    for (const { lrSchedulerKwargs } of configs) {
+      expect(lrSchedulerKwargs).toMatchObject({ numCycles: 2, minLrRate: 0.1 });
+    }
+  });
+
+  it('leaves a group given as null at its defaults', async () => {
+    const config = await load(REQUIRED, fileWith('offload_param:\nlr_scheduler_kwargs: ~'));
+    expect(config.offloadParam).toEqual({ device: 'auto' });
+  });
+
+  it('takes false as no checkpoint to resume from, true as the newest', async () => {
+    const resume = async (text: string) =>
+      (await load(REQUIRED, fileWith(`resume_from_checkpoint: ${text}`))).resumeFromCheckpoint;
+    expect(await resume('true')).toBe('true');
+    expect(await resume('false')).toBeUndefined();
+  });
+
   it('takes negative numbers, null as not given, and reads JSON', async () => {
     expect((await load([...REQUIRED, '--max_steps', '-1'])).maxSteps).toBe(-1);
     expect((await load(REQUIRED, fileWith('max_length:\nseed: ~'))).maxLength).toBe(1024);
@@ -172,6 +197,27 @@ describe('a mistake', () => {
     expect(error.code).toMatch(/^CONFIG_(INVALID|UNKNOWN_KEY)$/);
     expect(error.message).toContain(fragment);
     expect(error.message).not.toContain('\n');
+  });
+
+  it.each([
+    ['{"min_lr": 1', 'JSON'],
+    ['[1]', 'not a JSON object'],
+    ['0.1', 'not a JSON object'],
+    ['{"power": 1, "power": 2}', '"power" twice'],
+    ['{"pover": 1}', 'lr_scheduler_kwargs.power'],
+    ['{"power": {"a": 1}}', 'lr_scheduler_kwargs.power'],
+  ])('%s as lr_scheduler_kwargs is one line that says what is wrong', async (text, fragment) => {
+    const error = await failure(() => load([...REQUIRED, '--lr_scheduler_kwargs', text]));
+    expect(error.code).toMatch(/^CONFIG_(INVALID|UNKNOWN_KEY)$/);
+    expect(error.message).toContain(fragment);
+    expect(error.message).not.toContain('\n');
+  });
+
+  it('of a command with its own keys names those', async () => {
+    const keys = { seed: CONFIG_KEYS.seed };
+    expect([...parseFlags(['x', '--seed=1'], keys).values]).toEqual([['seed', '1']]);
+    const error = await failure(() => parseFlags(['--max_steps', '1'], keys));
+    expect(error.facts).toEqual({ key: 'max_steps', nearest: 'seed' });
   });
 
   it('is a flag without a value or given twice', async () => {
