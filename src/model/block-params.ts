@@ -46,3 +46,24 @@ export function tokenShape(fields: BlockAux['fields']): readonly [number, number
   assert(shape.length === 2, 'input_ids are [B, T]', { rank: shape.length });
   return [shape[0]!, shape[1]!];
 }
+
+/**
+ * The place of each token in its document, [B·T], where the batch has `position_ids`.
+ *
+ * @throws DATA_INVALID for a place that is not 0 … T-1
+ */
+export function positionsOf(fields: BlockAux['fields']): Int32Array | undefined {
+  const field = fields['position_ids'];
+  if (field === undefined) return undefined;
+  const [batchSize, length] = tokenShape(fields);
+  const data = Int32Array.from(field.data);
+  const wrong = data.findIndex((position) => position < 0 || position >= length);
+  if (wrong >= 0 || data.length !== batchSize * length) {
+    throw new SpillwayError(
+      'DATA_INVALID',
+      'position_ids must hold a place in 0 … length-1 for every token; restart them at each document',
+      { batchSize, length, count: data.length, ...(wrong >= 0 && { position: data[wrong] }) },
+    );
+  }
+  return data;
+}

@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { SpillwayError } from '../../core/errors.js';
 import { checkConfig, oneOf, type ConfigOptions, type JsonObject } from './config-rules.js';
+import { makeRope, type Rope } from './rope.js';
 
 const size = z.int().positive();
 
@@ -36,7 +37,7 @@ export interface LlamaConfig {
   /** Width of one head; heads·headWidth need not be hiddenSize. */
   readonly headWidth: number;
   readonly epsilon: number;
-  readonly ropeTheta: number;
+  readonly rope: Rope;
   readonly initStd: number;
   readonly tied: boolean;
 }
@@ -66,15 +67,17 @@ export function parseLlamaConfig(config: JsonObject, options: ConfigOptions): Ll
     },
     options,
   );
+  const sizes = headSizes(fields);
+  const theta = fields.rope_parameters?.rope_theta ?? fields.rope_theta ?? 10_000;
   return {
     vocabSize: fields.vocab_size,
     positions: fields.max_position_embeddings,
     hiddenSize: fields.hidden_size,
     innerSize: fields.intermediate_size,
     layers: fields.num_hidden_layers,
-    ...headSizes(fields),
+    ...sizes,
     epsilon: fields.rms_norm_eps,
-    ropeTheta: fields.rope_parameters?.rope_theta ?? fields.rope_theta ?? 10_000,
+    rope: makeRope(sizes.headWidth, theta),
     initStd: fields.initializer_range,
     tied: fields.tie_word_embeddings,
   };

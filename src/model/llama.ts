@@ -48,10 +48,10 @@ export function buildLlama(config: LlamaConfig): Block[] {
 function llamaLayer(config: LlamaConfig, index: number): DenseBlock {
   const prefix = `model.layers.${index}.`;
   const owns = layerSpecs(config, prefix);
-  const { hiddenSize, innerSize, heads, keyHeads, headWidth, epsilon, ropeTheta } = config;
+  const { hiddenSize, innerSize, heads, keyHeads, headWidth, epsilon, rope } = config;
   return decoderLayer({
     name: `layers.${index}`,
-    kindKey: `llama-layer(C=${hiddenSize},H=${heads}/${keyHeads}x${headWidth},inner=${innerSize},eps=${epsilon},theta=${ropeTheta})`,
+    kindKey: `llama-layer(C=${hiddenSize},H=${heads}/${keyHeads}x${headWidth},inner=${innerSize},eps=${epsilon},rope=${rope.key})`,
     owns,
     hiddenSize,
     attention: (params, rows, attend) => attention(params, prefix, rows, attend, config),
@@ -82,12 +82,12 @@ function attention(
   prefix: string,
   x: Tensor,
   attend: Attention,
-  { heads, keyHeads, epsilon, ropeTheta: theta }: LlamaConfig,
+  { heads, keyHeads, epsilon, rope }: LlamaConfig,
 ): Tensor {
   const normed = rmsNorm(x, tensorOf(params, `${prefix}input_layernorm.weight`), epsilon);
   const project = (name: string): Tensor =>
     project2d(params, `${prefix}self_attn.${name}_proj.weight`, normed);
-  const shape = { heads, keyHeads, theta };
+  const shape = { heads, keyHeads, rope };
   const attended = attend.rows([project('q'), project('k'), project('v')], shape);
   return project2d(params, `${prefix}self_attn.o_proj.weight`, attended);
 }

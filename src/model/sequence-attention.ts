@@ -6,6 +6,7 @@
  */
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core';
 import type { BlockAux } from './block.js';
+import { positionsOf } from './block-params.js';
 import { joinedAttention, rowAttention, type AttentionShape } from './ops/self-attention.js';
 
 /** How rows of queries, keys and values divide into heads, and how they are turned. */
@@ -27,14 +28,20 @@ export interface Attention {
   joined(qkv: Tensor, heads: number): Tensor2D;
 }
 
-/** Attention within B whole sequences of T rows each; packed documents do not see one another. */
+/**
+ * Attention within B whole sequences of T rows each; packed documents do not see one another, and
+ * their positions are those that the batch says.
+ *
+ * @throws DATA_INVALID where a position is not below T
+ */
 export function sequenceAttention(
   [batch, length]: readonly [number, number],
   aux: BlockAux,
 ): Attention {
   const documents = aux.tensors['documents'];
+  const positions = positionsOf(aux.fields);
   return {
-    rows: (qkv, shape) => rowAttention(qkv, { batch, length, ...shape }, documents),
+    rows: (qkv, shape) => rowAttention(qkv, { batch, length, ...shape }, { documents, positions }),
     joined: (qkv, heads) => joinedAttention(qkv, { batch, length, heads }, documents),
   };
 }

@@ -1,14 +1,15 @@
 /**
  * @file The first block: token embedding, and GPT-2's learned positions.
  *
- * Of the token table only the rows of the batch's ids are read, one per position ([B*T, C]); of the
- * position table the first T rows, shared by all sequences.
+ * Of the token table only the rows of the batch's ids are read, one per token ([B*T, C]); of the
+ * position table the first T rows, shared by all sequences, or one row per token ([B*T, C]) where
+ * the batch has `position_ids`.
  */
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { SpillwayError } from '../../core/errors.js';
 import type { BlockAux, ParamSpec, RowBlock, RowGather } from './block.js';
-import { fieldOf, tokenShape } from './block-params.js';
+import { fieldOf, positionsOf, tokenShape } from './block-params.js';
 
 /** What a token embedding is made of. */
 export interface TokenEmbeddingOptions {
@@ -48,8 +49,11 @@ export function tokenEmbedding(options: TokenEmbeddingOptions): RowBlock {
     uses: owns.map((spec) => spec.name),
     gathers,
     apply: ([tokenRows, positionRows], aux) => {
-      const shaped = tf.reshape(tokenRows!, [...tokenShape(aux.fields), width]);
-      return [positionRows === undefined ? shaped : tf.add(shaped, positionRows)];
+      const shape = [...tokenShape(aux.fields), width];
+      const shaped = tf.reshape(tokenRows!, shape);
+      if (positionRows === undefined) return [shaped];
+      const own = aux.fields['position_ids'] !== undefined;
+      return [tf.add(shaped, own ? tf.reshape(positionRows, shape) : positionRows)];
     },
     backward: (dy, aux) => rowGradients(dy, aux, width, positions !== undefined),
   };
@@ -58,18 +62,22 @@ export function tokenEmbedding(options: TokenEmbeddingOptions): RowBlock {
 function rowGradients(dy: Tensor, aux: BlockAux, width: number, positions: boolean): Tensor[] {
   const [batchSize, length] = tokenShape(aux.fields);
   const tokenRows = tf.reshape(dy, [batchSize * length, width]);
-  return positions ? [tokenRows, tf.sum(dy, 0)] : [tokenRows];
+  if (!positions) return [tokenRows];
+  const own = aux.fields['position_ids'] !== undefined;
+  return [tokenRows, own ? tf.clone(tokenRows) : tf.sum(dy, 0)];
 }
 
-function positionIndices(fields: BlockAux['fields'], positions: ParamSpec): Int32Array {
+function positionIndices(fields: BlockAux['fields'], table: ParamSpec): Int32Array {
   const [, length] = tokenShape(fields);
-  const limit = positions.shape[0]!;
-  if (length > limit) {
+  const positions = positionsOf(fields);
+  const longest = positions?.reduce((most, position) => Math.max(most, position + 1), 0) ?? length;
+  const limit = table.shape[0]!;
+  if (longest > limit) {
     throw new SpillwayError(
       'DATA_INVALID',
       'a sequence is longer than the model has positions; lower max_length',
-      { length, positions: limit },
+      { length: longest, positions: limit },
     );
   }
-  return Int32Array.from({ length }, (_, position) => position);
+  return positions ?? Int32Array.from({ length }, (_, position) => position);
 }

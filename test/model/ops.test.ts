@@ -11,6 +11,7 @@ import { rmsNorm } from '../../src/model/ops/rms-norm.js';
 import { rotary } from '../../src/model/ops/rotary.js';
 import { joinedAttention, rowAttention } from '../../src/model/ops/self-attention.js';
 import { swiglu } from '../../src/model/ops/swiglu.js';
+import { makeRope } from '../../src/model/rope.js';
 import { vjp } from '../../tiers/device/tape.js';
 import { randomTensor } from '../device/tfjs-setup.js';
 import { BACKENDS, useBackend } from './backends.js';
@@ -47,28 +48,23 @@ function plainAttention(q: Tensor, k: Tensor, v: Tensor): Tensor {
   return tf.matMul(tf.softmax(tf.add(scores, future.toTensor())), repeat(v));
 }
 
-/** Rotation of pairs (i, i + D/2) as one product with a block matrix per position. */
-function plainRotary(x: Tensor, theta: number): Tensor {
-  const [, , length, width] = x.shape as [number, number, number, number];
+/** Rotation of pairs (i, i + D/2) as one product with a block matrix per token; `positions` [B·T]. */
+function plainRotary(x: Tensor, theta: number, positions?: ArrayLike<number>): Tensor {
+  const [batch, heads, length, width] = x.shape as [number, number, number, number];
   const half = width / 2;
-  const turns = tf.buffer([length, width, width]);
-  for (let position = 0; position < length; position += 1) {
+  const turns = tf.buffer([batch, 1, length, width, width]);
+  for (let row = 0; row < batch * length; row += 1) {
+    const [sequence, t] = [Math.floor(row / length), row % length];
     for (let i = 0; i < half; i += 1) {
-      const angle = position * theta ** ((-2 * i) / width);
-      turns.set(Math.cos(angle), position, i, i);
-      turns.set(Math.cos(angle), position, i + half, i + half);
-      turns.set(Math.sin(angle), position, i, i + half);
-      turns.set(-Math.sin(angle), position, i + half, i);
+      const angle = (positions?.[row] ?? t) * theta ** ((-2 * i) / width);
+      turns.set(Math.cos(angle), sequence, 0, t, i, i);
+      turns.set(Math.cos(angle), sequence, 0, t, i + half, i + half);
+      turns.set(Math.sin(angle), sequence, 0, t, i, i + half);
+      turns.set(-Math.sin(angle), sequence, 0, t, i + half, i);
     }
   }
-  const rows = tf.reshape(x, [x.shape[0], x.shape[1]!, length, 1, width]);
-  const matrices = tf.tile(tf.reshape(turns.toTensor(), [1, 1, length, width, width]), [
-    x.shape[0],
-    x.shape[1]!,
-    1,
-    1,
-    1,
-  ]);
+  const rows = tf.reshape(x, [batch, heads, length, 1, width]);
+  const matrices = tf.tile(turns.toTensor(), [1, heads, 1, 1, 1]);
   return tf.reshape(tf.matMul(rows, matrices), x.shape);
 }
 
@@ -82,6 +78,9 @@ function plainGelu(x: Tensor): Tensor {
   const inner = tf.mul(tf.add(x, tf.mul(tf.pow(x, 3), 0.044715)), Math.sqrt(2 / Math.PI));
   return tf.mul(tf.mul(x, 0.5), tf.add(tf.tanh(inner), 1));
 }
+
+/** Places of the tokens of two rows of 9 in their documents. */
+const PACKED = [0, 1, 2, 3, 0, 1, 0, 1, 2, 0, 0, 1, 2, 3, 4, 5, 6, 7];
 
 const IN_OUT = { weight: 'in,out' } as const;
 const OUT_IN = { weight: 'out,in' } as const;
@@ -139,8 +138,14 @@ const CASES: readonly Case[] = [
   {
     name: 'rotary',
     shapes: [[2, 3, 9, 6]],
-    coarse: (x) => rotary(x, 100),
+    coarse: (x) => rotary(x, makeRope(6, 100)),
     plain: (x) => plainRotary(x, 100),
+  },
+  {
+    name: 'rotary of packed documents',
+    shapes: [[2, 3, 9, 6]],
+    coarse: (x) => rotary(x, makeRope(6, 100), Int32Array.from(PACKED)),
+    plain: (x) => plainRotary(x, 100, PACKED),
   },
   ...[
     { title: 'one chunk, equal heads', batch: 2, heads: 2, keyHeads: 2, length: 9 },
@@ -260,15 +265,18 @@ describe.each(BACKENDS)('attention of rows on %s', (backend) => {
   const planes = (x: Tensor, heads: number): Tensor =>
     tf.transpose(tf.reshape(x, [shape.batch, shape.length, heads, width]), [0, 2, 1, 3]);
 
-  it('with rotary positions equals the plain formulas one after the other', () => {
-    const theta = 1000;
+  const rope = makeRope(width, 1000);
+  it.each([
+    ['all in turn', undefined],
+    ['of packed documents', Int32Array.from({ length: 140 }, (_, row) => (row % 70) % 23)],
+  ])('with rotary positions, %s, equals the plain formulas one after the other', (_, places) => {
     compare(
-      (q, k, v) => rowAttention([q, k, v], { ...shape, theta }),
+      (q, k, v) => rowAttention([q, k, v], { ...shape, rope }, { positions: places }),
       (q, k, v) =>
         asRows(
           plainAttention(
-            plainRotary(planes(q, 4), theta),
-            plainRotary(planes(k, 2), theta),
+            plainRotary(planes(q, 4), 1000, places),
+            plainRotary(planes(k, 2), 1000, places),
             planes(v, 2),
           ),
         ),

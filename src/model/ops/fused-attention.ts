@@ -9,20 +9,24 @@
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { defineOp } from '../../../tiers/device/custom-op.js';
 import { FUSED, type AttentionAttrs } from '../../../tiers/device/native/kernels/fused-names.js';
+import type { Rope } from '../rope.js';
 import { hasKernel, runKernel } from './fused-kernel.js';
 import { rotaryTable, rotateFused } from './rotary.js';
 
-/** An attention, and the base of its rotary frequencies; without it nothing is turned. Rotary
- * positions need layout `rows`. */
+/** An attention, and its rotary positions; without them nothing is turned. They need layout
+ * `rows`. */
 export interface FusedAttentionAttrs extends AttentionAttrs {
-  readonly theta?: number;
+  readonly rope?: Rope;
+  /** [B·T], each 0 … T-1; default 0 … T-1 in every sequence. */
+  readonly positions?: Int32Array;
 }
 
 /** Queries and keys turned by their positions, or back; values as they are. */
 function turned(qkv: readonly Tensor[], attrs: FusedAttentionAttrs, direction: 1 | -1): Tensor[] {
-  const { theta, length, width, heads, keyHeads } = attrs;
-  if (theta === undefined) return [...qkv];
-  const table = rotaryTable(length, width, theta);
+  const { rope, width, heads, keyHeads } = attrs;
+  if (rope === undefined) return [...qkv];
+  const table = rotaryTable(attrs, rope);
+  const length = table.shape[1]!;
   const turn = (x: Tensor, rowsPerPosition: number): Tensor =>
     rotateFused(x, table, { width, length, rowsPerPosition, direction });
   const [q, k, v] = qkv as [Tensor, Tensor, Tensor];

@@ -8,6 +8,7 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core';
 import { mergeHeads, splitHeads } from '../attention-heads.js';
+import type { Rope } from '../rope.js';
 import { causalAttention } from './causal-attention.js';
 import { fusedAttention, hasFusedAttention } from './fused-attention.js';
 import { rotary } from './rotary.js';
@@ -19,8 +20,16 @@ export interface AttentionShape {
   readonly heads: number;
   /** A divisor of `heads`. */
   readonly keyHeads: number;
-  /** Base of the rotary frequencies; without it queries and keys are taken as they are. */
-  readonly theta?: number;
+  /** Rotary positions; without them queries and keys are taken as they are. */
+  readonly rope?: Rope;
+}
+
+/** What rows of packed documents need besides. */
+export interface PackedRows {
+  /** int32 [B, T]: a query sees only keys of its own document. */
+  readonly documents?: Tensor | undefined;
+  /** [B·T], each 0 … T-1: the place of a row in its document. */
+  readonly positions?: Int32Array | undefined;
 }
 
 /**
@@ -32,7 +41,7 @@ export interface AttentionShape {
  */
 export function joinedAttention(
   qkv: Tensor,
-  { batch, length, heads }: Omit<AttentionShape, 'keyHeads' | 'theta'>,
+  { batch, length, heads }: Omit<AttentionShape, 'keyHeads' | 'rope'>,
   documents?: Tensor,
 ): Tensor2D {
   if (hasFusedAttention()) {
@@ -51,22 +60,22 @@ export function joinedAttention(
  * @param q [B·T, H·D]
  * @param k [B·T, Hkv·D]
  * @param v [B·T, Hkv·D]
- * @param documents int32 [B, T]: a query sees only keys of its own document
  * @returns [B·T, H·D]
  */
 export function rowAttention(
   [q, k, v]: readonly [Tensor, Tensor, Tensor],
   shape: AttentionShape,
-  documents?: Tensor,
+  { documents, positions }: PackedRows = {},
 ): Tensor2D {
-  const { batch, length, heads, keyHeads, theta } = shape;
+  const { batch, length, heads, keyHeads, rope } = shape;
   if (hasFusedAttention()) {
     const width = q.shape[1]! / heads;
-    return fusedAttention([q, k, v], documents, { ...shape, layout: 'rows', width }) as Tensor2D;
+    const attrs = { ...shape, layout: 'rows', width, ...(positions && { positions }) } as const;
+    return fusedAttention([q, k, v], documents, attrs) as Tensor2D;
   }
   const turn = (x: Tensor, count: number): Tensor => {
     const split = splitHeads(x, [batch, length], count);
-    return theta === undefined ? split : rotary(split, theta);
+    return rope === undefined ? split : rotary(split, rope, positions);
   };
   const values = splitHeads(v, [batch, length], keyHeads);
   return mergeHeads(causalAttention(turn(q, heads), turn(k, keyHeads), values, documents));
