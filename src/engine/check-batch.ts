@@ -5,8 +5,8 @@ import { SpillwayError } from '../../core/errors.js';
 import type { MicroBatch } from '../model/block.js';
 
 /**
- * Checks that the micro-batch has the example's fields, none larger in any dimension, and that
- * its weight counts loss terms.
+ * Checks that the micro-batch has the example's fields and no others (documents of packed rows need
+ * memory), none larger in any dimension, and that its weight counts loss terms.
  *
  * @throws DATA_INVALID naming the field
  */
@@ -15,6 +15,14 @@ export function checkBatch(batch: MicroBatch, example: MicroBatch): void {
     throw new SpillwayError(
       'DATA_INVALID',
       `the weight of a micro-batch is ${batch.weight}; give its number of loss terms`,
+    );
+  }
+  const surplus = Object.keys(batch.fields).find((name) => example.fields[name] === undefined);
+  if (surplus !== undefined) {
+    throw new SpillwayError(
+      'DATA_INVALID',
+      `a micro-batch has the field ${surplus}, which the example batch lacks; give an example batch with it`,
+      { fields: Object.keys(example.fields) },
     );
   }
   for (const [name, largest] of Object.entries(example.fields)) {

@@ -63,6 +63,7 @@ describe('a micro-batch', () => {
   it.each<[string, MicroBatch]>([
     ['larger than the example', { fields: { x: wide, y: wide }, weight: 1 }],
     ['that lacks a field', { fields: { x: x! }, weight: 1 }],
+    ['with a field too many', { fields: { x: x!, y: y!, documents: y! }, weight: 1 }],
     ['of another rank', { fields: { x: x!, y: { ...y!, shape: [ROWS * WIDTH] } }, weight: 1 }],
     ['whose data are short', { fields: { x: x!, y: { ...y!, shape: [1, WIDTH] } }, weight: 1 }],
     ['without a weight', { fields: { x: x!, y: y! }, weight: Number.NaN }],
