@@ -1,6 +1,8 @@
 /**
  * @file From Node's file errors to Spillway's codes, and from corrupt bytes to one line.
  */
+import { access } from 'node:fs/promises';
+
 import { SpillwayError, isCoded, type ErrorFacts } from '../../core/errors.js';
 
 /** Codes of the operating system that mean "this path cannot be written by you". */
@@ -25,6 +27,14 @@ export function errnoOf(error: unknown): string {
   return error instanceof Error && 'code' in error && typeof error.code === 'string'
     ? error.code
     : '';
+}
+
+/** Whether `path` leads to something. */
+export async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** `name` in quotes, escaped and shortened: names come from files and may hold anything. */

@@ -11,10 +11,11 @@ import { assert } from '../../core/errors.js';
 import { silentLogger, type Logger } from '../../core/logger.js';
 import type { Model, ParamSpec, TensorSource } from '../model/block.js';
 import { modelFromConfig } from '../model/model-from-config.js';
+import { copyCompanions } from './companions.js';
 import { HuggingFaceFolder } from './hugging-face-folder.js';
 import type { JsonObject } from './json-object.js';
 import { matchParameters } from './match-parameters.js';
-import { SAVED_NAMES, copyCompanions } from './save-model.js';
+import { CONFIG_NAME } from './save-model.js';
 
 /** A built-in model with weights. */
 export interface PretrainedModel extends Model {
@@ -73,11 +74,11 @@ export async function loadPretrained(
       return { name: spec.name, shape: spec.shape, read };
     },
     writeCompanions: async (target) => {
-      const copied = opened.companions.filter((name) => name !== SAVED_NAMES.config);
+      const copied = opened.companions.filter((name) => name !== CONFIG_NAME);
       await copyCompanions(opened.path, copied, target, logger);
       // From memory: without its config the saved model would be lost, whatever became of ours.
       await writeFile(
-        join(target, SAVED_NAMES.config),
+        join(target, CONFIG_NAME),
         `${JSON.stringify(opened.config, undefined, 2)}\n`,
       );
     },

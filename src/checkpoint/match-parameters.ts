@@ -8,7 +8,7 @@
 import { SpillwayError } from '../../core/errors.js';
 import type { ParamName, ParamSpec } from '../model/block.js';
 import { quoteName } from './file-errors.js';
-import type { StoredTensor } from './hugging-face-folder.js';
+import type { StoredTensor } from './tensor-files.js';
 import type { SafetensorsDtype } from './safetensors-header.js';
 
 /** Names that a mismatch lists per kind; the rest is counted. */

@@ -1,6 +1,7 @@
 /**
  * @file Streams parameters (and AdamW's states) from their tiers into a Hugging Face folder.
  */
+import { SpillwayError } from '../../core/errors.js';
 import { saveModelFolder } from '../checkpoint/save-model.js';
 import type { TensorToWrite } from '../checkpoint/safetensors-writer.js';
 import type { StateName } from '../../core/types.js';
@@ -15,6 +16,8 @@ export interface SaveOptions {
   readonly mode?: 'replace' | 'into';
   /** Write `optimizer.safetensors` too. Default false. */
   readonly optimizer?: boolean;
+  /** Bytes of data per file, at least 1; beyond that there are several. Default: no limit. */
+  readonly maxShardSize?: number;
   /** Further JSON files by name. */
   readonly jsonFiles?: Readonly<Record<string, unknown>>;
 }
@@ -22,7 +25,7 @@ export interface SaveOptions {
 /**
  * Saves the model; weights are what compute reads: float32, or bfloat16 in a bfloat16 run.
  *
- * @throws OUTPUT_FULL, PATH_UNWRITABLE, IO_ERROR; what was there before is unharmed
+ * @throws OUTPUT_FULL, PATH_UNWRITABLE, IO_ERROR, CONFIG_INVALID; what was there before is unharmed
  */
 export async function saveParameters(
   model: Model,
@@ -30,6 +33,11 @@ export async function saveParameters(
   folder: string,
   options: SaveOptions,
 ): Promise<void> {
+  const { maxShardSize } = options;
+  if (maxShardSize !== undefined && !(Number.isSafeInteger(maxShardSize) && maxShardSize >= 1)) {
+    const message = `maxShardSize is ${maxShardSize}; give a whole number of bytes, at least 1`;
+    throw new SpillwayError('CONFIG_INVALID', message, { option: 'maxShardSize' });
+  }
   const addresses = [...store.layout.params.values()];
   const tensor = (address: ParamAddress, state: StateName, name: string): TensorToWrite => {
     const { shape } = address.spec;
@@ -50,6 +58,7 @@ export async function saveParameters(
     mode: options.mode ?? 'replace',
     params: addresses.map((address) => tensor(address, 'param', address.spec.name)),
     ...(options.optimizer === true ? { optimizer } : {}),
+    ...(maxShardSize === undefined ? {} : { maxShardBytes: maxShardSize }),
     ...(model.writeCompanions === undefined
       ? {}
       : { writeCompanions: (target: string) => model.writeCompanions!(target) }),

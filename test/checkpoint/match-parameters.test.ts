@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 
 import { SpillwayError, formatError } from '../../core/errors.js';
-import type { StoredTensor } from '../../src/checkpoint/hugging-face-folder.js';
+import type { StoredTensor } from '../../src/checkpoint/tensor-files.js';
 import { matchParameters, type FileNaming } from '../../src/checkpoint/match-parameters.js';
 import type { SafetensorsDtype } from '../../src/checkpoint/safetensors-header.js';
 import type { SafetensorsFile } from '../../src/checkpoint/safetensors-reader.js';

@@ -5,7 +5,6 @@ import {
   readFileSync,
   readdirSync,
   renameSync,
-  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
@@ -13,14 +12,9 @@ import { join } from 'node:path';
 
 import { describe, expect, it } from 'vitest';
 
-import type { Logger } from '../../core/logger.js';
 import { SafetensorsFile } from '../../src/checkpoint/safetensors-reader.js';
 import type { TensorToWrite } from '../../src/checkpoint/safetensors-writer.js';
-import {
-  copyCompanions,
-  saveModelFolder,
-  type SaveModelRequest,
-} from '../../src/checkpoint/save-model.js';
+import { saveModelFolder, type SaveModelRequest } from '../../src/checkpoint/save-model.js';
 import { openDescriptorCount, temporaryFolder } from './temporary-folder.js';
 
 const root = temporaryFolder();
@@ -234,30 +228,5 @@ describe('a final save into an existing folder', () => {
     expect(await firstValue(folder)).toBe(8);
     expect(readFileSync(join(folder, 'metrics.jsonl'), 'utf8')).toBe('{"step":1}\n');
     expect(await firstValue(join(folder, 'checkpoint-1'))).toBe(1);
-  });
-});
-
-describe('copyCompanions', () => {
-  it('copies bytes, follows links, and warns of a file that has gone', async () => {
-    const [source, target] = [newFolder(), newFolder()];
-    writeFileSync(join(source, 'blob'), Uint8Array.of(0, 255, 13, 10));
-    symlinkSync(join(source, 'blob'), join(source, 'merges.txt'));
-    const warnings: string[] = [];
-    const logger: Logger = { info: () => undefined, warn: (line) => void warnings.push(line) };
-    await copyCompanions(source, ['merges.txt', 'vocab.json'], target, logger);
-    expect([...readFileSync(join(target, 'merges.txt'))]).toEqual([0, 255, 13, 10]);
-    expect(readdirSync(target)).toEqual(['merges.txt']);
-    expect(warnings).toEqual([expect.stringContaining('vocab.json has gone')]);
-  });
-
-  it('fails when the target has gone', async () => {
-    const source = newFolder();
-    writeFileSync(join(source, 'merges.txt'), '');
-    await expect(
-      copyCompanions(source, ['merges.txt'], join(source, 'none'), {
-        info: () => undefined,
-        warn: () => undefined,
-      }),
-    ).rejects.toMatchObject({ code: 'ENOENT' });
   });
 });

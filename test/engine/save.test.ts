@@ -1,7 +1,7 @@
 // Goal: what the engine saves is what transformers has loaded with equal logits, wherever the
 // weights lived.
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadPretrained } from '../../src/checkpoint/load-pretrained.js';
@@ -17,6 +17,15 @@ const LOADED = JSON.parse(readFileSync(fixtureFolder('references/saved.json'), '
   string,
   { sha256: string }
 >;
+
+/** Of one file, or of several and their index in the order of their names. */
+function hashOfWeights(folder: string): string {
+  const hash = createHash('sha256');
+  for (const name of readdirSync(folder).sort()) {
+    if (name.startsWith('model')) hash.update(readFileSync(join(folder, name)));
+  }
+  return hash.digest('hex');
+}
 
 describe.each(FIXTURES)('%s', (name) => {
   it('is saved from NVMe as the weights that transformers loaded', async () => {
@@ -34,8 +43,7 @@ describe.each(FIXTURES)('%s', (name) => {
       await engine.save(join(folder, 'saved'));
       await engine.close();
       await model.close();
-      const weights = readFileSync(join(folder, 'saved', 'model.safetensors'));
-      expect(createHash('sha256').update(weights).digest('hex')).toBe(LOADED[name]?.sha256);
+      expect(hashOfWeights(join(folder, 'saved'))).toBe(LOADED[name]?.sha256);
       const again = await loadPretrained(join(folder, 'saved'));
       expect(again.config['model_type']).toBe(model.config['model_type']);
       await again.close();
@@ -77,5 +85,31 @@ it('saves bfloat16 weights as compute reads them, and states whose join is the m
     await weights.close();
     await states.close();
     expect(readFileSync(join(folder, 'config.json'), 'utf8')).toContain('bfloat16');
+  });
+});
+
+it('saves shards that transformers loaded with equal logits, and trains on from them', async () => {
+  await withFolder(async (folder) => {
+    const name = 'llama-tiny';
+    const exampleBatch = toMicroBatch(readReference(name));
+    const model = await loadPretrained(fixtureFolder(name));
+    const engine = await Engine.create({ ...OPTIONS, model, exampleBatch });
+    await engine.save(folder, { mode: 'into', optimizer: true, maxShardSize: 40_000 });
+    const norm = await engine.readParameter('model.norm.weight');
+    await expect(engine.save(folder, { maxShardSize: 0.5 })).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+    });
+    await engine.close();
+    await model.close();
+    const names = readdirSync(folder);
+    expect(names).toContain('model-00004-of-00004.safetensors');
+    expect(names).toContain('optimizer.safetensors.index.json');
+    expect(names).not.toContain('model.safetensors');
+    expect(hashOfWeights(folder)).toBe(LOADED['llama-tiny-sharded']?.sha256);
+    const again = await loadPretrained(folder);
+    const engineAgain = await Engine.create({ ...OPTIONS, model: again, exampleBatch });
+    expect(await engineAgain.readParameter('model.norm.weight')).toEqual(norm);
+    await engineAgain.close();
+    await again.close();
   });
 });
