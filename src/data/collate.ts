@@ -3,7 +3,8 @@
  *
  * All micro-batches of a step have one length T, so that one plan fits them: the longest row of the
  * accumulated batch, rounded up to 8, at most `maxLength`. Pads stand on the right, where causal
- * attention cannot see them from a token; their id is 0 and their label -100.
+ * attention cannot see them from a token; their id is 0 and their label -100. In a packed row they
+ * are a document of their own.
  *
  * B rows, T tokens.
  */
@@ -11,7 +12,7 @@ import { alignUp } from '../../core/bytes.js';
 import type { MicroBatch } from '../model/block.js';
 import { IGNORED_LABEL, languageModelBatch } from '../model/language-model-batch.js';
 
-import type { TokenDataset } from './load-dataset.js';
+import type { TokenDataset, TokenRow } from './token-dataset.js';
 
 /** Lengths are multiples of this: few distinct shapes, and rows of whole cache lines. */
 const LENGTH_GRAIN = 8;
@@ -24,7 +25,10 @@ export function paddedLength(longestRow: number, maxLength: number): number {
   return Math.min(alignUp(longestRow, LENGTH_GRAIN), maxLength);
 }
 
-/** Micro-batches with fields input_ids and labels, [B, T] each. */
+/**
+ * Micro-batches with fields input_ids and labels, and documents and position_ids when the data set
+ * is packed, [B, T] each.
+ */
 export function collate(
   dataset: TokenDataset,
   microBatches: readonly Uint32Array[],
@@ -36,13 +40,33 @@ export function collate(
   }
   const length = paddedLength(longestRow, maxLength);
   return microBatches.map((rows) => {
-    const inputIds = new Int32Array(rows.length * length).fill(PAD_ID);
-    const labels = new Int32Array(rows.length * length).fill(IGNORED_LABEL);
+    const size = rows.length * length;
+    const inputIds = new Int32Array(size).fill(PAD_ID);
+    const labels = new Int32Array(size).fill(IGNORED_LABEL);
+    const packed = dataset.packed
+      ? { documents: new Int32Array(size), positionIds: new Int32Array(size) }
+      : undefined;
     rows.forEach((row, b) => {
       const tokens = dataset.row(row);
       inputIds.set(tokens.inputIds, b * length);
       labels.set(tokens.labels, b * length);
+      if (packed !== undefined) placePacked(packed, tokens, b * length, (b + 1) * length);
     });
-    return languageModelBatch({ inputIds, labels, batchSize: rows.length, length });
+    return languageModelBatch({ inputIds, labels, batchSize: rows.length, length, ...packed });
   });
+}
+
+/** Fills a row's documents and positions; its pads are the document after the last. */
+function placePacked(
+  into: { readonly documents: Int32Array; readonly positionIds: Int32Array },
+  { documents, positionIds }: TokenRow,
+  start: number,
+  end: number,
+): void {
+  if (documents === undefined || positionIds === undefined) return;
+  into.documents.set(documents, start);
+  into.positionIds.set(positionIds, start);
+  const padding = start + documents.length;
+  into.documents.fill((documents.at(-1) ?? -1) + 1, padding, end);
+  for (let at = padding; at < end; at += 1) into.positionIds[at] = at - padding;
 }

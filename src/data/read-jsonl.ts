@@ -17,6 +17,16 @@ export interface JsonlLine {
   readonly text: string;
 }
 
+/** How a file is read. */
+export interface ReadOptions {
+  /** Longest line; `MAX_LINE_BYTES` by default. */
+  readonly maxLineBytes?: number;
+  /** Called with each piece of the file, in order, before its lines come; a view to be read at once. */
+  readonly onBytes?: (bytes: Uint8Array) => void;
+  /** Ends reading with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 const NEWLINE = 0x0a;
 const BYTE_ORDER_MARK = '\uFEFF';
 
@@ -24,15 +34,15 @@ const BYTE_ORDER_MARK = '\uFEFF';
  * Yields the lines of `path` in order.
  *
  * @throws DATA_NOT_FOUND when it cannot be opened; DATA_INVALID when a line is too long or not
- *   UTF-8; IO_ERROR when reading fails
+ *   UTF-8; IO_ERROR when reading fails; the signal's reason
  */
 export async function* readJsonl(
   path: string,
-  maxLineBytes = MAX_LINE_BYTES,
+  options: ReadOptions = {},
 ): AsyncGenerator<JsonlLine, void, undefined> {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   let lineNumber = 0;
-  for await (const bytes of readLines(path, maxLineBytes)) {
+  for await (const bytes of readLines(path, options)) {
     lineNumber += 1;
     const place = `${path}:${lineNumber}`;
     let text: string;
@@ -50,8 +60,9 @@ export async function* readJsonl(
 /** Bytes between newlines; a view that is valid until the next one is asked for. */
 async function* readLines(
   path: string,
-  maxLineBytes: number,
+  options: ReadOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> {
+  const { maxLineBytes = MAX_LINE_BYTES, onBytes } = options;
   let pending: Uint8Array[] = [];
   let pendingBytes = 0;
   let lineNumber = 1;
@@ -62,7 +73,8 @@ async function* readLines(
     lineNumber += 1;
     return line;
   };
-  for await (const chunk of readChunks(path)) {
+  for await (const chunk of readChunks(path, options.signal)) {
+    onBytes?.(chunk);
     let start = 0;
     for (;;) {
       const newline = chunk.indexOf(NEWLINE, start);
@@ -86,10 +98,14 @@ async function* readLines(
   if (pendingBytes > 0) yield takeLine(new Uint8Array(0));
 }
 
-async function* readChunks(path: string): AsyncGenerator<Buffer, void, undefined> {
+async function* readChunks(
+  path: string,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Buffer, void, undefined> {
   try {
-    yield* createReadStream(path) as AsyncIterable<Buffer>;
+    yield* createReadStream(path, signal === undefined ? {} : { signal }) as AsyncIterable<Buffer>;
   } catch (error) {
+    signal?.throwIfAborted();
     const errno = (error as NodeJS.ErrnoException).code ?? 'unknown';
     if (errno === 'EIO') {
       throw new SpillwayError(

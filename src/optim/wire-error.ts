@@ -12,14 +12,18 @@ export interface WireError {
   readonly stack: string;
 }
 
-/** `error` as plain data; one without a Spillway code is a bug and becomes INTERNAL. */
-export function toWireError(error: unknown): WireError {
+/**
+ * `error` as plain data; one without a Spillway code is a bug and becomes INTERNAL.
+ *
+ * @param where the kind of thread, named in the message of a bug
+ */
+export function toWireError(error: unknown, where = 'optimizer worker'): WireError {
   const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
   if (isCoded(error)) {
     return { code: error.code, message: error.message, facts: error.facts ?? {}, stack };
   }
   const message = error instanceof Error ? error.message : String(error);
-  return { code: 'INTERNAL', message: `optimizer worker: ${message}`, facts: {}, stack };
+  return { code: 'INTERNAL', message: `${where}: ${message}`, facts: {}, stack };
 }
 
 /** The error that `wire` describes, with the worker's stack as its cause. */

@@ -32,7 +32,7 @@ export function startThreads(workers: number, setup: WorkerSetup, workerFile: st
     // handles that its module loader was about to close. A message costs microseconds more.
     atomics: 'disabled',
     workerData: setup,
-    execArgv: workerFile.endsWith('.ts') ? ['--import', tsxLoader()] : [],
+    execArgv: execArgvOf(workerFile),
   });
   // A thread that dies fails its task's promise; without a listener the event would end the
   // process.
@@ -48,6 +48,11 @@ export function onEachWorker(
 ): Promise<unknown>[] {
   // Posted in one go: piscina gives each to a thread that has no task yet.
   return Array.from({ length: workers }, () => piscina.run(null, { name }) as Promise<unknown>);
+}
+
+/** Node's flags for a thread that runs `workerFile`: TypeScript needs a loader. */
+export function execArgvOf(workerFile: string): string[] {
+  return workerFile.endsWith('.ts') ? ['--import', tsxLoader()] : [];
 }
 
 /** Resolved from here, since `--import tsx` would be resolved from the working directory. */

@@ -2,15 +2,19 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { collate, paddedLength } from '../../src/data/collate.js';
-import type { TokenDataset } from '../../src/data/load-dataset.js';
+import type { TokenDataset } from '../../src/data/token-dataset.js';
 
 /** A data set of rows as given; row i has labels ids + 1000, every third one masked. */
 function datasetOf(rows: readonly number[][]): TokenDataset {
   return {
     length: rows.length,
+    packed: false,
+    documentCount: rows.length,
     row: (index) => ({
       inputIds: Int32Array.from(rows[index]!),
       labels: Int32Array.from(rows[index]!, (id, t) => (t % 3 === 2 ? -100 : id + 1000)),
+      documents: undefined,
+      positionIds: undefined,
     }),
     rowLength: (index) => rows[index]!.length,
     longestRow: Math.max(...rows.map((row) => row.length)),

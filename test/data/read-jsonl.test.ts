@@ -9,7 +9,8 @@ const file = temporaryFiles();
 
 async function lines(path: string, maxLineBytes?: number) {
   const result = [];
-  for await (const line of readJsonl(path, maxLineBytes)) result.push(line);
+  for await (const line of readJsonl(path, maxLineBytes === undefined ? {} : { maxLineBytes }))
+    result.push(line);
   return result;
 }
 
