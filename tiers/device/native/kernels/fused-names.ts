@@ -9,6 +9,7 @@
 export const FUSED = {
   attention: 'SpillwayCausalAttention',
   attentionGrad: 'SpillwayCausalAttentionGrad',
+  cachedAttention: 'SpillwayCachedAttention',
   layerNorm: 'SpillwayLayerNorm',
   rmsNorm: 'SpillwayRmsNorm',
   normGradX: 'SpillwayNormGradX',
@@ -32,6 +33,15 @@ export interface AttentionAttrs {
   readonly layout: 'planes' | 'rows' | 'joined';
   readonly batch: number;
   readonly length: number;
+  readonly heads: number;
+  /** A divisor of `heads`. */
+  readonly keyHeads: number;
+  /** Of one head. */
+  readonly width: number;
+}
+
+/** Shape of an attention of new rows to the rows of a cache and to one another. */
+export interface CachedAttentionAttrs {
   readonly heads: number;
   /** A divisor of `heads`. */
   readonly keyHeads: number;
