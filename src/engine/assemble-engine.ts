@@ -28,6 +28,7 @@ import { ActivationStore } from './activation-store.js';
 import { checkOptions } from './check-options.js';
 import type { EngineOptions } from './engine-options.js';
 import { GradientWriter } from './gradient-writer.js';
+import { initialiseStates } from './initialise-states.js';
 import { ParameterLoader } from './parameter-loader.js';
 import { ParameterStore } from './parameter-store.js';
 import { RowGradients } from './row-gradients.js';
@@ -239,7 +240,7 @@ export async function assembleEngine(
     ...(volume === undefined ? {} : { filePaths: volume.filePaths }),
   });
   owned.push(() => pool.close());
-  await store.initialise(model);
+  await initialiseStates(store, tiers, model, options.initialState);
   if (volume !== undefined) {
     await volume.sealHeaders(0, 0);
     const directory = ShardDirectory.open(dirname(volume.filePaths[0] ?? ''));

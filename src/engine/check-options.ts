@@ -24,7 +24,7 @@ export function checkLearningRate(learningRate: number): void {
 /**
  * Checks every option that is a number or a word.
  *
- * @throws CONFIG_INVALID naming the option
+ * @throws CONFIG_INVALID naming the option, CHECKPOINT_MISMATCH for states of another dtype
  */
 export function checkOptions(options: EngineOptions): void {
   const { optimizer = {}, nvmePath = [] } = options;
@@ -41,12 +41,25 @@ export function checkOptions(options: EngineOptions): void {
   for (const path of typeof nvmePath === 'string' ? [nvmePath] : nvmePath) {
     check('nvmePath', path, (text) => text !== '', 'a folder, or leave it out');
   }
+  checkInitialState(options);
   if (optimizer.learningRate !== undefined) checkLearningRate(optimizer.learningRate);
   check('beta1', optimizer.beta1, isShare, 'a number from 0 to below 1');
   check('beta2', optimizer.beta2, isShare, 'a number from 0 to below 1');
   check('epsilon', optimizer.epsilon, isAmount, 'a finite number, at least 0');
   check('weightDecay', optimizer.weightDecay, isAmount, 'a finite number, at least 0');
   check('maxGradNorm', optimizer.maxGradNorm, (value) => value >= 0, 'a number, at least 0');
+}
+
+function checkInitialState({ initialState, dtype = 'float32' }: EngineOptions): void {
+  if (initialState === undefined) return;
+  const isStep = (value: number): boolean => Number.isSafeInteger(value) && value >= 0;
+  check('initialState.step', initialState.step, isStep, 'a whole number, at least 0');
+  if (initialState.dtype === dtype) return;
+  throw new SpillwayError(
+    'CHECKPOINT_MISMATCH',
+    `the states are of a ${initialState.dtype} run, this one is ${dtype}; go on with dtype ${initialState.dtype}`,
+    { stored: initialState.dtype, dtype },
+  );
 }
 
 const COUNT = 'a whole number, at least 1';

@@ -5,7 +5,7 @@ import type { Logger } from '../../core/logger.js';
 import type { ComputeDtype } from '../../core/types.js';
 import type { IoBackend } from '../../tiers/nvme/io-backend.js';
 import type { FaultPlan } from '../../tiers/nvme/fault-plan.js';
-import type { MicroBatch, Model } from '../model/block.js';
+import type { MicroBatch, Model, ParamName } from '../model/block.js';
 import type { OffloadDevice } from '../plan/placement.js';
 
 /** AdamW and clipping; defaults are the configuration's. */
@@ -19,6 +19,23 @@ export interface OptimizerOptions {
   readonly weightDecay?: number;
   /** Clips the global gradient norm; 0 turns clipping off. Default 1. */
   readonly maxGradNorm?: number;
+}
+
+/** Where training goes on from: moments by parameter, whatever memory they came from. */
+export interface InitialState {
+  /** Optimizer steps already taken. */
+  readonly step: number;
+  /** Dtype of the run that left the states. */
+  readonly dtype: ComputeDtype;
+  /** Fills `target` with elements `offset … offset + target.length` of a moment. */
+  readMoment(
+    parameter: ParamName,
+    state: 'exp_avg' | 'exp_avg_sq',
+    offset: number,
+    target: Float32Array,
+  ): Promise<void>;
+  /** The same for the low halves of a bfloat16 run's master weights, as bits. */
+  readMasterLow(parameter: ParamName, offset: number, target: Uint16Array): Promise<void>;
 }
 
 export interface EngineOptions {
@@ -49,6 +66,11 @@ export interface EngineOptions {
   /** Threads of the optimizer pool. Default: the smaller of 2 and the cores. */
   readonly optimizerWorkers?: number;
   readonly seed?: number;
+  /**
+   * States to go on from, for the weights that `model` gives; of a run of the same `dtype`.
+   * Default: zero moments, step 0.
+   */
+  readonly initialState?: InitialState;
   /** Default: silent. */
   readonly logger?: Logger;
   /** How NVMe files are reached; tests pass a simulated disk and the workers' faults. */

@@ -35,37 +35,43 @@ type State =
 export class Engine {
   readonly #parts: EngineParts;
   #state: State = { kind: 'open' };
-  #step = 0;
+  #step: number;
   /** Whether some step with a positive learning rate had to change weights, or has to. */
-  #changeDemanded = false;
+  #changeDemanded: boolean;
   #committed: Promise<void> = Promise.resolve();
   /** The call under way; settles without an error. */
   #running: Promise<unknown> | undefined;
   #closing: Promise<void> | undefined;
   #lastGood = 'none saved';
 
-  private constructor(parts: EngineParts) {
+  private constructor(parts: EngineParts, initialStep: number) {
     this.#parts = parts;
+    this.#step = initialStep;
+    if (initialStep > 0) this.#lastGood = `step ${initialStep}, which was restored`;
+    // A first step at a learning rate of zero, as under warm-up, changes nothing.
+    this.#changeDemanded = initialStep > 1;
   }
 
   /**
    * Plans, reserves and loads.
    *
    * @throws BUDGET_TOO_SMALL with the smallest budgets that work, DEVICE_UNAVAILABLE,
-   *   CONFIG_INVALID, BLOCK_INVALID, PATH_UNWRITABLE, NVME_FULL, STORE_LOCKED and what the model's
-   *   sources throw; nothing stays reserved then
+   *   CONFIG_INVALID, BLOCK_INVALID, PATH_UNWRITABLE, NVME_FULL, STORE_LOCKED, CHECKPOINT_MISMATCH
+   *   for states of another dtype, and what the model's and the states' sources throw; nothing
+   *   stays reserved then
    */
   static async create(options: EngineOptions): Promise<Engine> {
     const owned: Release[] = [];
     try {
-      return new Engine(await assembleEngine(options, owned));
+      const parts = await assembleEngine(options, owned);
+      return new Engine(parts, options.initialState?.step ?? 0);
     } catch (error) {
       await releaseAll(owned); // The first error is the one to report.
       throw error;
     }
   }
 
-  /** Steps taken. */
+  /** Steps taken, those before `initialState` included. */
   get stepCount(): number {
     return this.#step;
   }

@@ -5,19 +5,13 @@
  * In memory one lease holds a whole group's state and shards are views of it, so that a float32
  * parameter homed on the device becomes a tensor without a copy.
  */
-import { SpillwayError, assert } from '../../core/errors.js';
-import {
-  CHUNK_ELEMENTS,
-  elementBytes,
-  type ComputeDtype,
-  type ShardId,
-  type StateName,
-} from '../../core/types.js';
+import { assert } from '../../core/errors.js';
+import { elementBytes, type ComputeDtype, type ShardId, type StateName } from '../../core/types.js';
 import type { MemoryLease } from '../../tiers/host/host-buffer.js';
 import { kernels } from '../../tiers/native/binding.js';
 import type { StateLocation } from '../../tiers/state-location.js';
 import type { TierManager, WriteOptions } from '../../tiers/tier-manager.js';
-import type { Model, ParamName, TensorSource } from '../model/block.js';
+import type { ParamName } from '../model/block.js';
 import { homeOf, stateType, statesOf, type MemoryPlan } from '../plan/placement.js';
 import {
   segmentsOf,
@@ -81,37 +75,6 @@ export class ParameterStore {
     const group = this.layout.groups[address.group];
     assert(group !== undefined, 'the group is known');
     return group;
-  }
-
-  /**
-   * Fills all states: parameters from their sources, moments and gradients with zeros. Every
-   * region on NVMe is written whole, so that later writes meet allocated blocks.
-   */
-  async initialise(model: Model): Promise<void> {
-    for (const group of this.layout.groups) {
-      const sources = new Map<ParamName, TensorSource>();
-      for (const { spec } of group.params) {
-        const source = await model.source(spec);
-        if (source.shape.join() !== spec.shape.join()) {
-          throw new SpillwayError(
-            'CHECKPOINT_MISMATCH',
-            `the source of ${spec.name} has another shape`,
-            {
-              expected: spec.shape.map(String),
-              actual: source.shape.map(String),
-            },
-          );
-        }
-        sources.set(spec.name, source);
-      }
-      for (const shard of group.shards) {
-        for (let start = 0; start < shard.length; start += CHUNK_ELEMENTS) {
-          const length = Math.min(CHUNK_ELEMENTS, shard.length - start);
-          await this.#loadPiece(group, shard, start, length, sources);
-        }
-        await this.#zeroMoments(group, shard);
-      }
-    }
   }
 
   /**
@@ -256,75 +219,6 @@ export class ParameterStore {
         (shard.start + shard.length) * bytesPer,
       );
       this.#locations.set(key(shard.id, state), { kind: 'memory', tier, bytes });
-    }
-  }
-
-  /** Loads elements `start …` of a shard through two staging buffers, splitting the master. */
-  async #loadPiece(
-    group: ParameterGroup,
-    shard: Shard,
-    start: number,
-    length: number,
-    sources: ReadonlyMap<ParamName, TensorSource>,
-  ): Promise<void> {
-    // The staging pool's own buffers would wait for themselves inside `write`, so the piece is
-    // read into memory of its own; this happens only while the engine is created.
-    const master = new Float32Array(length);
-    const first = shard.start + start;
-    for (const { spec, offset, length: paramLength } of group.params) {
-      const from = Math.max(first, offset);
-      const to = Math.min(first + length, offset + paramLength);
-      if (from >= to) continue;
-      const source = sources.get(spec.name);
-      assert(source !== undefined, 'every parameter has a source');
-      await source.read(from - offset, master.subarray(from - first, to - first));
-    }
-    if (this.dtype === 'float32') {
-      await this.#writePiece(shard, 'param', start, new Uint8Array(master.buffer));
-      return;
-    }
-    const param = new Uint16Array(length);
-    const masterLo = new Uint16Array(length);
-    if (group.trainable) {
-      kernels().splitMaster(master, param, masterLo);
-      await this.#writePiece(shard, 'master_lo', start, new Uint8Array(masterLo.buffer));
-    } else {
-      kernels().f32ToBf16(master, param);
-    }
-    await this.#writePiece(shard, 'param', start, new Uint8Array(param.buffer));
-  }
-
-  async #writePiece(
-    shard: Shard,
-    state: StateName,
-    start: number,
-    bytes: Uint8Array,
-  ): Promise<void> {
-    const type = stateType(state, this.dtype);
-    const bytesPer = elementBytes(type);
-    await this.#tiers.write(
-      this.location(shard, state),
-      type,
-      start,
-      bytes.byteLength / bytesPer,
-      (offset, target) => {
-        target.set(bytes.subarray(offset * bytesPer, offset * bytesPer + target.byteLength));
-      },
-    );
-  }
-
-  async #zeroMoments(group: ParameterGroup, shard: Shard): Promise<void> {
-    for (const state of statesOf(group, this.dtype)) {
-      if (state === 'param' || state === 'master_lo') continue;
-      await this.#tiers.write(
-        this.location(shard, state),
-        'float32',
-        0,
-        shard.length,
-        (_, target) => {
-          target.fill(0);
-        },
-      );
     }
   }
 }
