@@ -2,14 +2,13 @@
  * @file The doctor's report as text.
  */
 import type { DoctorReport } from './doctor.js';
+import { alignColumns } from './text-table.js';
 
 /** One line per check, and one more where something is missing. */
 export function renderDoctorTable(report: DoctorReport): string {
-  const width = Math.max(...report.checks.map((check) => check.name.length));
-  const lines = report.checks.flatMap((check) => {
-    const line = `${check.ok ? 'ok  ' : '--  '}${check.name.padEnd(width)}  ${check.summary}`;
-    const indent = ' '.repeat(width + 6);
-    return check.cost === null ? [line] : [line, `${indent}costs: ${check.cost}`];
+  const rows = report.checks.flatMap((check) => {
+    const row = [check.ok ? 'ok' : '--', check.name, check.summary];
+    return check.cost === null ? [row] : [row, ['', '', `costs: ${check.cost}`]];
   });
-  return [`spillway ${report.spillway}`, ...lines].join('\n');
+  return [`spillway ${report.spillway}`, ...alignColumns(rows)].join('\n');
 }
