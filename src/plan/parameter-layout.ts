@@ -28,6 +28,9 @@ export interface ParamAddress {
   readonly length: number;
 }
 
+/** What a model is laid out for: training keeps states beside the weights, inference none. */
+export type Purpose = 'train' | 'inference';
+
 /** Parameters of one block that are stored and updated alike. */
 export interface ParameterGroup {
   readonly index: number;
@@ -35,6 +38,7 @@ export interface ParameterGroup {
   readonly block: number;
   readonly decay: boolean;
   readonly trainable: boolean;
+  readonly purpose: Purpose;
   readonly params: readonly ParamAddress[];
   readonly length: number;
   readonly shards: readonly Shard[];
@@ -83,7 +87,11 @@ function cutShards(group: number, length: number, subGroupSize: number, firstId:
  * @param subGroupSize most elements per shard, a multiple of 4096
  * @throws BLOCK_INVALID when the chain contradicts itself; CONFIG_INVALID for the shard size
  */
-export function layoutParameters(blocks: readonly Block[], subGroupSize: number): ParameterLayout {
+export function layoutParameters(
+  blocks: readonly Block[],
+  subGroupSize: number,
+  purpose: Purpose = 'train',
+): ParameterLayout {
   if (
     !Number.isInteger(subGroupSize) ||
     subGroupSize < 1 ||
@@ -124,6 +132,7 @@ export function layoutParameters(blocks: readonly Block[], subGroupSize: number)
         block: blockIndex,
         decay: decay === 'true',
         trainable: trainable === 'true',
+        purpose,
         params: addresses,
         length,
         shards: groupShards,

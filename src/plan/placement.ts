@@ -65,9 +65,9 @@ export interface MemoryPlan {
   readonly nvmeRequest: LayoutRequest;
 }
 
-/** States of a trainable group and the home that decides each; frozen groups have `param` only. */
+/** States of a trainable group; frozen groups, and all in inference, have `param` only. */
 export function statesOf(group: ParameterGroup, dtype: ComputeDtype): StateName[] {
-  if (!group.trainable) return ['param'];
+  if (!group.trainable || group.purpose === 'inference') return ['param'];
   const states: StateName[] = ['param', 'grad', 'exp_avg', 'exp_avg_sq'];
   return dtype === 'bfloat16' ? [...states, 'master_lo'] : states;
 }
