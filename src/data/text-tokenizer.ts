@@ -2,25 +2,80 @@
  * @file The tokenizer of a model folder: tokenizer.json, read by `@huggingface/tokenizers`.
  *
  * Nothing is downloaded. The end-of-text token is named by tokenizer_config.json, else its id
- * stands in generation_config.json or config.json.
+ * stands in generation_config.json or config.json. Ids and offsets are the Rust library's.
  */
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as library from '@huggingface/tokenizers';
-import { SpillwayError } from '../../core/errors.js';
+import { LongWordMerger } from './long-word-merger.js';
+import { tokenOffsets } from './token-offsets.js';
+import type { TokenSpelling } from './token-offsets.js';
+import {
+  invalidFile,
+  isObject,
+  readJson,
+  readSpecialTokens,
+  tokenText,
+} from './tokenizer-files.js';
+import type { Json } from './tokenizer-files.js';
 
-/** Text → token ids. */
+/** Text ↔ token ids. */
 export interface TextTokenizer {
-  /** Ids with the special tokens that tokenizer.json adds. Throws plain errors. */
-  encode(text: string): readonly number[];
+  /**
+   * Ids, by default with the special tokens that tokenizer.json adds. An id is undefined for a symbol
+   * that neither the vocabulary nor an unknown token covers. Throws plain errors.
+   */
+  encode(text: string, options?: EncodeOptions): readonly (number | undefined)[];
+  /** Ids without added special tokens, and where each stands. Throws plain errors. */
+  encodeWithOffsets(text: string): EncodedText;
+  /** The text; ids outside the vocabulary are left out. */
+  decode(ids: readonly number[], options?: DecodeOptions): string;
   /** Undefined when the folder names none. */
   readonly eosTokenId: number | undefined;
+  /** `bos_token`, `eos_token`, … as the folder names them. */
+  readonly specialTokens: Readonly<Record<string, string>>;
+}
+
+/** How a text is encoded. */
+export interface EncodeOptions {
+  /** What the post-processor adds, such as a first `<s>`; true unless given. */
+  readonly addSpecialTokens?: boolean;
+}
+
+/** How ids are decoded. */
+export interface DecodeOptions {
+  /** Leaves special tokens out; false unless given. */
+  readonly skipSpecialTokens?: boolean;
+}
+
+/** A text as tokens. */
+export interface EncodedText {
+  readonly ids: readonly (number | undefined)[];
+  /** Start and end of each token in UTF-8 bytes, alternating; undefined: unknown. */
+  readonly offsets: Int32Array | undefined;
 }
 
 /** What is used of the library's Tokenizer. */
 interface LibraryTokenizer {
-  encode(text: string): { readonly ids: readonly number[] };
+  readonly model: LibraryModel;
+  encode(
+    text: string,
+    options: { add_special_tokens: boolean },
+  ): { readonly ids: readonly (number | undefined)[]; readonly tokens: readonly string[] };
+  decode(
+    ids: readonly number[],
+    options: { skip_special_tokens: boolean; clean_up_tokenization_spaces: boolean },
+  ): string;
   token_to_id(token: string): number | undefined;
+  id_to_token(id: number): string | undefined;
+  get_added_tokens_decoder(): ReadonlyMap<number, { readonly content: string }>;
+}
+
+/** Byte-pair models have `bpe` and `merges`. */
+interface LibraryModel {
+  bpe?: (word: string) => string[];
+  readonly merges?: readonly (readonly [string, string])[];
+  readonly continuing_subword_suffix?: string | null;
+  readonly end_of_word_suffix?: string | null;
 }
 
 // The library's typings have imports that NodeNext does not resolve.
@@ -28,7 +83,8 @@ const { Tokenizer } = library as unknown as {
   Tokenizer: new (contents: object, config: object) => LibraryTokenizer;
 };
 
-type Json = Readonly<Record<string, unknown>>;
+/** From here on a word is merged in integers. Below, the library caches words. */
+const LONG_WORD = 512;
 
 /**
  * The tokenizer of `folder`.
@@ -39,7 +95,7 @@ export async function loadTokenizer(folder: string): Promise<TextTokenizer> {
   const path = join(folder, 'tokenizer.json');
   const contents = await readJson(path);
   if (contents === undefined) {
-    throw invalid(path, 'is missing; text rows need it, rows with input_ids do not');
+    throw invalidFile(path, 'is missing; text rows need it, rows with input_ids do not');
   }
   const config = (await readJson(join(folder, 'tokenizer_config.json'))) ?? {};
   let tokenizer: LibraryTokenizer;
@@ -47,12 +103,63 @@ export async function loadTokenizer(folder: string): Promise<TextTokenizer> {
     // The library insists on a list; the file may leave it out.
     tokenizer = new Tokenizer({ added_tokens: [], ...contents }, config);
   } catch (error) {
-    throw invalid(path, `cannot be used: ${(error as Error).message}`, error);
+    throw invalidFile(path, `cannot be used: ${(error as Error).message}`, error);
   }
+  mergeLongWords(tokenizer.model);
+  const spelling = spellingOf(contents, tokenizer);
+  // Absent means false since transformers 5.
+  const cleanUp = config['clean_up_tokenization_spaces'] === true;
   return {
-    encode: (text) => tokenizer.encode(text).ids,
+    encode: (text, options) =>
+      tokenizer.encode(text, { add_special_tokens: options?.addSpecialTokens ?? true }).ids,
+    encodeWithOffsets: (text) => {
+      const { ids, tokens } = tokenizer.encode(text, { add_special_tokens: false });
+      return { ids, offsets: tokenOffsets(text, tokens, spelling) };
+    },
+    decode: (ids, options) => {
+      const known = ids.filter((id) => tokenizer.id_to_token(id) !== undefined);
+      if (known.length === 0) return '';
+      return tokenizer.decode(known, {
+        skip_special_tokens: options?.skipSpecialTokens ?? false,
+        clean_up_tokenization_spaces: cleanUp,
+      });
+    },
     eosTokenId: await findEosTokenId(folder, tokenizer, config['eos_token']),
+    specialTokens: await readSpecialTokens(folder),
   };
+}
+
+function mergeLongWords(model: LibraryModel): void {
+  const { bpe, merges } = model;
+  if (bpe === undefined || merges === undefined) return;
+  // Models with suffixes split on white space and have no long words.
+  if ((model.continuing_subword_suffix ?? model.end_of_word_suffix ?? '') !== '') return;
+  let merger: LongWordMerger | undefined;
+  model.bpe = (word) => {
+    if (word.length < LONG_WORD) return bpe.call(model, word);
+    merger ??= new LongWordMerger(merges);
+    return merger.merge(Array.from(word));
+  };
+}
+
+function spellingOf(contents: Json, tokenizer: LibraryTokenizer): TokenSpelling {
+  const added = new Set<string>();
+  for (const token of tokenizer.get_added_tokens_decoder().values()) added.add(token.content);
+  const trimming = partsOf(contents['post_processor']).find(
+    (part) => part['trim_offsets'] === true,
+  );
+  return {
+    byteLevel: partsOf(contents['pre_tokenizer']).some((part) => part['type'] === 'ByteLevel'),
+    isAdded: (token) => added.has(token),
+    trim: trimming && { addPrefixSpace: trimming['add_prefix_space'] === true },
+  };
+}
+
+/** A pre-tokenizer or post-processor and, of a sequence, all its parts. */
+function partsOf(part: unknown): readonly Json[] {
+  if (!isObject(part)) return [];
+  const parts = part['pretokenizers'] ?? part['processors'];
+  return [part, ...(Array.isArray(parts) ? (parts as unknown[]).flatMap(partsOf) : [])];
 }
 
 async function findEosTokenId(
@@ -60,13 +167,15 @@ async function findEosTokenId(
   tokenizer: LibraryTokenizer,
   token: unknown,
 ): Promise<number | undefined> {
-  // Older files wrap it: {"content": "</s>", …}.
-  const text = isObject(token) ? token['content'] : token;
-  if (typeof text === 'string') {
+  const text = tokenText(token);
+  if (text !== undefined) {
     const id = tokenizer.token_to_id(text);
     if (id !== undefined) return id;
     const path = join(folder, 'tokenizer_config.json');
-    throw invalid(path, `names the eos_token ${JSON.stringify(text)}, which tokenizer.json lacks`);
+    throw invalidFile(
+      path,
+      `names the eos_token ${JSON.stringify(text)}, which tokenizer.json lacks`,
+    );
   }
   for (const name of ['generation_config.json', 'config.json']) {
     const value = (await readJson(join(folder, name)))?.['eos_token_id'];
@@ -75,32 +184,4 @@ async function findEosTokenId(
     if (typeof id === 'number') return id;
   }
   return undefined;
-}
-
-/** The object in the file, or undefined when there is no file. */
-async function readJson(path: string): Promise<Json | undefined> {
-  let text: string;
-  try {
-    text = await readFile(path, 'utf8');
-  } catch (error) {
-    const errno = (error as NodeJS.ErrnoException).code;
-    if (errno === 'ENOENT') return undefined;
-    throw invalid(path, `cannot be read (${errno ?? 'unknown'})`, error);
-  }
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw invalid(path, 'is not valid JSON; fetch it again', error);
-  }
-  if (!isObject(value)) throw invalid(path, 'is not a JSON object; fetch it again');
-  return value;
-}
-
-function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function invalid(path: string, message: string, cause?: unknown): SpillwayError {
-  return new SpillwayError('TOKENIZER_INVALID', `${path} ${message}`, {}, cause);
 }

@@ -1,0 +1,203 @@
+/**
+ * @file Which bytes of a text each of its tokens stands for.
+ *
+ * The tokenizer library gives no offsets, so tokens are matched with the text from left to right by
+ * what they spell. Every byte must be accounted for, which proves the match; a text that the
+ * tokenizer has rewritten in another way than those known here has no offsets. The rules for inserted
+ * spaces and for `trim_offsets` are those of the Rust library.
+ */
+
+/** How tokens spell text. */
+export interface TokenSpelling {
+  /** Byte-level alphabet (GPT-2's); otherwise "▁" is a space and "<0xE2>" a byte. */
+  readonly byteLevel: boolean;
+  /** Tokens that stand for themselves. */
+  readonly isAdded: (token: string) => boolean;
+  /** The post-processor takes spaces off both ends of an offset. */
+  readonly trim: { readonly addPrefixSpace: boolean } | undefined;
+}
+
+const SPACE = 0x20;
+const BYTE_TOKEN = /^<0x([0-9A-F]{2})>$/;
+
+/** A character with the marks on it, or Hangul letters that may join: what normal forms act on. */
+const CLUSTER = /[\u1100-\u11ff]+|\P{M}\p{M}*|\p{M}+/gsu;
+
+/** Start and end of each token in UTF-8 bytes of `text`, alternating; undefined: no match. */
+export function tokenOffsets(
+  text: string,
+  tokens: readonly string[],
+  spelling: TokenSpelling,
+): Int32Array | undefined {
+  const offsets =
+    match(Buffer.from(text), tokens, spelling) ?? matchNormalized(text, tokens, spelling);
+  if (offsets !== undefined && spelling.trim !== undefined) {
+    trimSpaces(offsets, tokens, spelling.trim.addPrefixSpace);
+  }
+  return offsets;
+}
+
+function match(
+  text: Buffer,
+  tokens: readonly string[],
+  spelling: TokenSpelling,
+): Int32Array | undefined {
+  const offsets = new Int32Array(2 * tokens.length);
+  let at = 0;
+  let afterAdded = false;
+  for (const [index, token] of tokens.entries()) {
+    const added = spelling.isAdded(token);
+    const spellings = added
+      ? [Buffer.from(token)]
+      : [spelled(token, spelling.byteLevel), Buffer.from(token)];
+    // An added token may swallow white space on either side (lstrip, rstrip).
+    const found =
+      placeOf(text, at, spellings) ??
+      (added || afterAdded ? placeOf(text, skipSpace(text, at), spellings) : undefined);
+    if (found === undefined) return undefined;
+    offsets.set([found.start, found.end], 2 * index);
+    at = found.next;
+    afterAdded = added;
+  }
+  if (afterAdded) at = skipSpace(text, at);
+  return at === text.length ? offsets : undefined;
+}
+
+/** Where the token stands and where the next begins, when the text goes on with it at `at`. */
+function placeOf(
+  text: Buffer,
+  at: number,
+  spellings: readonly Uint8Array[],
+): { readonly start: number; readonly end: number; readonly next: number } | undefined {
+  for (const bytes of spellings) {
+    const next = at + bytes.length;
+    if (startsWith(text, at, bytes)) return { start: at, end: next, next };
+    if (bytes[0] !== SPACE || !startsWith(text, at, bytes.subarray(1))) continue;
+    // A space that the tokenizer inserted belongs to the character that it stands before.
+    const end = bytes.length === 1 ? endOfCharacter(text, at) : next - 1;
+    return { start: at, end, next: next - 1 };
+  }
+  return undefined;
+}
+
+/** Matches with the text in normal form C or KC, and leads back character by character. */
+function matchNormalized(
+  text: string,
+  tokens: readonly string[],
+  spelling: TokenSpelling,
+): Int32Array | undefined {
+  for (const form of ['NFC', 'NFKC'] as const) {
+    const clusters = text.match(CLUSTER) ?? [];
+    const normal = clusters.map((cluster) => cluster.normalize(form));
+    const joined = normal.join('');
+    if (joined === text || joined !== text.normalize(form)) continue;
+    const offsets = match(Buffer.from(joined), tokens, spelling);
+    if (offsets === undefined) continue;
+    const back = backFromNormal(clusters, normal, Buffer.byteLength(joined));
+    return offsets.map((offset, index) => back[index % 2]![offset]!);
+  }
+  return undefined;
+}
+
+/** For each byte boundary of the normal text: the boundary as a token's start, and as its end. */
+function backFromNormal(
+  clusters: readonly string[],
+  normal: readonly string[],
+  normalBytes: number,
+): readonly [Int32Array, Int32Array] {
+  const starts = new Int32Array(normalBytes + 1);
+  const ends = new Int32Array(normalBytes + 1);
+  let from = 0;
+  let to = 0;
+  clusters.forEach((cluster, index) => {
+    const bytes = Buffer.byteLength(cluster);
+    const length = Buffer.byteLength(normal[index]!);
+    const same = cluster === normal[index];
+    for (let byte = 0; byte < length; byte += 1) {
+      starts[to + byte] = same ? from + byte : from;
+      ends[to + byte + 1] = same ? from + byte + 1 : from + bytes;
+    }
+    from += bytes;
+    to += length;
+  });
+  starts[to] = from;
+  return [starts, ends];
+}
+
+/** The Rust library's `process_offsets`. */
+function trimSpaces(offsets: Int32Array, tokens: readonly string[], addPrefixSpace: boolean): void {
+  for (const [index, token] of tokens.entries()) {
+    let start = offsets[2 * index]!;
+    let end = offsets[2 * index + 1]!;
+    let leading = spaces(/^[\u0120\s]+/.exec(token));
+    const trailing = spaces(/[\u0120\s]+$/.exec(token));
+    if (leading > 0) {
+      if (addPrefixSpace && (index === 0 || start === 0)) leading -= 1;
+      start = Math.min(start + leading, end);
+    }
+    if (trailing > 0 && end >= trailing) end = Math.max(end - trailing, start);
+    offsets.set([start, end], 2 * index);
+  }
+}
+
+function spaces(found: RegExpExecArray | null): number {
+  return found === null ? 0 : Buffer.byteLength(found[0].replaceAll('\u0120', ' '));
+}
+
+function spelled(token: string, byteLevel: boolean): Uint8Array {
+  if (byteLevel) return byteLevelBytes(token);
+  const byte = BYTE_TOKEN.exec(token);
+  if (byte !== null) return Uint8Array.of(Number.parseInt(byte[1]!, 16));
+  return Buffer.from(token.replaceAll('\u2581', ' '));
+}
+
+/** The index after ASCII white space at `at`. */
+function skipSpace(text: Buffer, at: number): number {
+  let index = at;
+  while (index < text.length && (text[index] === SPACE || isLineSpace(text[index]!))) index += 1;
+  return index;
+}
+
+function isLineSpace(byte: number): boolean {
+  return byte >= 0x09 && byte <= 0x0d;
+}
+
+function startsWith(text: Buffer, at: number, bytes: Uint8Array): boolean {
+  if (at + bytes.length > text.length) return false;
+  for (let index = 0; index < bytes.length; index += 1) {
+    if (text[at + index] !== bytes[index]) return false;
+  }
+  return true;
+}
+
+function endOfCharacter(text: Buffer, at: number): number {
+  let end = Math.min(at + 1, text.length);
+  while (end < text.length && (text[end]! & 0xc0) === 0x80) end += 1;
+  return end;
+}
+
+const BYTE_OF_SYMBOL = byteLevelAlphabet();
+
+function byteLevelBytes(token: string): Uint8Array {
+  const bytes: number[] = [];
+  for (const symbol of token) {
+    const byte = BYTE_OF_SYMBOL.get(symbol);
+    // A symbol outside the alphabet matches no text.
+    if (byte === undefined) return Buffer.from(token);
+    bytes.push(byte);
+  }
+  return Uint8Array.from(bytes);
+}
+
+/** GPT-2's: printable bytes stand for themselves, the others for characters from U+0100 on. */
+function byteLevelAlphabet(): ReadonlyMap<string, number> {
+  const alphabet = new Map<string, number>();
+  let other = 0x100;
+  for (let byte = 0; byte < 256; byte += 1) {
+    const printable =
+      (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    alphabet.set(String.fromCodePoint(printable ? byte : other), byte);
+    if (!printable) other += 1;
+  }
+  return alphabet;
+}
