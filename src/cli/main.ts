@@ -4,11 +4,16 @@
  *
  * Standard output carries results only; notes, warnings and errors go to standard error.
  */
+import { tidyUp } from './abrupt-end.js';
+import { errorFormatOf, setErrorFormat } from './error-format.js';
 import { exitStatusOf, reportError } from './report-error.js';
 import { runCli } from './run-cli.js';
 
 const args = process.argv.slice(2);
 const debug = args.includes('--debug');
+setErrorFormat(errorFormatOf(args));
+/** Whether what a command prints is all that it makes. */
+const printsResults = args.find((arg) => !arg.startsWith('-')) !== 'train';
 
 function fail(error: unknown): never {
   reportError(error, debug);
@@ -18,10 +23,13 @@ function fail(error: unknown): never {
 
 process.on('uncaughtException', fail);
 process.on('unhandledRejection', fail);
+// A second Ctrl-C ends the process by itself.
+process.on('exit', tidyUp);
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
-    // A reader such as `head` has seen enough; the run goes on.
     if (error.code !== 'EPIPE') fail(error);
+    // A reader such as `head` has seen enough. A training run goes on: its results are files.
+    if (stream === process.stdout && printsResults) process.exit(0);
   });
 }
 

@@ -2,7 +2,8 @@
 import { expect, it } from 'vitest';
 import { ERROR_EXIT_STATUS, SpillwayError } from '../../core/errors.js';
 import type { ErrorCode } from '../../core/errors.js';
-import { exitStatusOf, renderError } from '../../src/cli/report-error.js';
+import { errorFormatOf } from '../../src/cli/error-format.js';
+import { exitStatusOf, renderError, renderErrorJson } from '../../src/cli/report-error.js';
 
 it('takes the status from the table of codes', () => {
   for (const [code, status] of Object.entries(ERROR_EXIT_STATUS)) {
@@ -39,4 +40,43 @@ it('prints the causes with debug, and ends when they form a circle', () => {
   expect(renderError(error, true)).toContain(`caused by: ${cause.stack!}`);
   cause.cause = error;
   expect(renderError(error, true).match(/caused by/g)!.length).toBeLessThan(10);
+});
+
+it('prints one JSON object on one line where JSON is asked for', () => {
+  const facts = { neededBytes: 5, paths: ['a', 'b'] };
+  const line = renderErrorJson(new SpillwayError('NVME_FULL', 'full;\nfree space', facts), false);
+  expect(line).toMatch(/^[^\n]+\n$/);
+  expect(JSON.parse(line)).toEqual({
+    code: 'NVME_FULL',
+    message: 'full;\nfree space',
+    facts,
+    exit_status: 1,
+  });
+  expect(JSON.parse(renderErrorJson(new TypeError('x'), false))).toEqual({
+    code: 'INTERNAL',
+    message: 'x',
+    facts: {},
+    exit_status: 1,
+  });
+  const debug = JSON.parse(
+    renderErrorJson(new SpillwayError('DATA_EMPTY', 'none'), true),
+  ) as object;
+  expect(debug).toMatchObject({ exit_status: 2, stack: expect.stringContaining(' at ') as string });
+});
+
+it('finds on the command line whether JSON is asked for', () => {
+  const json = [
+    ['train', '--json'],
+    ['--log_format', 'json'],
+    ['a', '--log-format=json'],
+  ];
+  expect(json.map(errorFormatOf)).toEqual(['json', 'json', 'json']);
+  const text = [
+    [],
+    ['--log_format', 'text', 'json'],
+    ['--log_format=text'],
+    ['json'],
+    ['--log_format'],
+  ];
+  expect(text.map(errorFormatOf)).toEqual(['text', 'text', 'text', 'text', 'text']);
 });
