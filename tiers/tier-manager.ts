@@ -116,6 +116,15 @@ export class TierManager {
     };
   }
 
+  /** Bytes held in each tier now. */
+  get heldBytes(): Record<Tier, number> {
+    return {
+      device: this.device.ledger.liveBytes,
+      host: this.host.liveBytes,
+      nvme: this.volume?.liveBytes ?? 0,
+    };
+  }
+
   /** Adds what a worker moved through its own ring. */
   countWorkerIo(readBytes: number, writtenBytes: number): void {
     this.#workerMoved.nvme_read += readBytes;

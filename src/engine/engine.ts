@@ -104,6 +104,11 @@ export class Engine {
     return this.#parts.tiers.peakBytes;
   }
 
+  /** Bytes held in each tier now. */
+  get heldBytes(): Record<Tier, number> {
+    return this.#parts.tiers.heldBytes;
+  }
+
   /** Calls of kernels that ran in JavaScript since the device has none, by kernel. */
   get cpuFallbacks(): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#parts.tiers.device.fallbackCounts ?? []);
