@@ -3,25 +3,18 @@
  *
  * The step's own functions run on the largest shapes; the ledger's peak gives each phase's
  * workspace exactly, for built-in and users' blocks alike. Blocks of one kind, input shape and
- * set of trainable parameters are probed once. The cost is one forward and reverse pass per kind. (A device that computes shapes
- * only replaces the run later; the profile stays the same.)
+ * set of trainable parameters are probed once. The cost is one forward and reverse pass per kind,
+ * which is next to nothing on the meta device.
  */
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
-import { SpillwayError, assert } from '../../core/errors.js';
+import { assert } from '../../core/errors.js';
 import type { ComputeDtype } from '../../core/types.js';
 import type { Device } from '../../tiers/device/device.js';
-import type {
-  Block,
-  BlockAux,
-  HostTensor,
-  MicroBatch,
-  Params,
-  TiledBlock,
-} from '../model/block.js';
+import type { Block, BlockAux, MicroBatch, TiledBlock } from '../model/block.js';
 import type { BlockProfile, TiledProfile } from '../plan/block-profile.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
-import { keepsBfloat16, tensorBytes } from '../plan/tensor-bytes.js';
+import { tensorBytes } from '../plan/tensor-bytes.js';
 import {
   forwardDense,
   forwardRows,
@@ -30,9 +23,7 @@ import {
   runTiled,
   seedOf,
 } from './block-compute.js';
-
-/** What bfloat16 parameters are uploaded from, piece by piece. */
-const ZEROS = new Uint8Array(2 ** 20);
+import { ProbeBench } from './probe-bench.js';
 
 /** Profiles of all blocks at the shapes of `example`. */
 export function probeWorkspaces(
@@ -54,7 +45,13 @@ export function probeWorkspaces(
     const key = [block.kind, block.kindKey, inputShape?.join() ?? '', ...uses].join('/');
     let profile = known.get(key);
     if (profile === undefined) {
-      profile = new Probe(device, layout, block, index, inputShape, example, dtype).run();
+      profile = new Probe(
+        new ProbeBench(device, layout, dtype),
+        block,
+        index,
+        inputShape,
+        example,
+      ).run();
       known.set(key, profile);
     }
     profiles.push(profile);
@@ -67,30 +64,19 @@ function bytesOf(tensors: readonly Tensor[]): number {
 }
 
 class Probe {
-  readonly #device: Device;
-  readonly #layout: ParameterLayout;
+  readonly #bench: ProbeBench;
   readonly #block: Block;
   readonly #inputShape: readonly number[] | undefined;
   readonly #aux: BlockAux;
-  readonly #dtype: ComputeDtype;
-  /** Parameters as the engine loads them, and the bytes that they were charged then. */
-  readonly #loaded: Tensor[] = [];
-  #loadedBytes = 0;
-  /** Everything else made for the probe, freed at its end. */
-  readonly #made: Tensor[] = [];
 
   constructor(
-    device: Device,
-    layout: ParameterLayout,
+    bench: ProbeBench,
     block: Block,
     index: number,
     inputShape: readonly number[] | undefined,
     example: MicroBatch,
-    dtype: ComputeDtype,
   ) {
-    this.#dtype = dtype;
-    this.#device = device;
-    this.#layout = layout;
+    this.#bench = bench;
     this.#block = block;
     this.#inputShape = inputShape;
     const { fields } = example;
@@ -106,30 +92,13 @@ class Probe {
   }
 
   run(): BlockProfile {
-    const profile: { value?: BlockProfile } = {};
-    const { ledger } = this.#device;
-    ledger.measure(() => {
-      try {
-        const value = this.#profile();
-        const { liveBytes } = ledger;
-        for (const tensor of this.#loaded) tensor.dispose();
-        // Kernels that do not read bfloat16 have left copies, which live as long as the parameter.
-        const widenedBytes = liveBytes - ledger.liveBytes - this.#loadedBytes;
-        profile.value = { ...value, widenedBytes };
-      } finally {
-        for (const tensor of [...this.#made, ...this.#loaded]) tensor.dispose();
-      }
-    });
-    assert(profile.value !== undefined, 'the probe has run');
-    return profile.value;
+    const { value, widenedBytes } = this.#bench.measure(() => this.#profile());
+    return { ...value, widenedBytes };
   }
 
   #profile(): Omit<BlockProfile, 'widenedBytes'> {
     const block = this.#block;
-    const optional = (block.readsIfPresent ?? []).filter((name) => name in this.#aux.fields);
-    const fields = Object.fromEntries(
-      [...(block.reads ?? []), ...optional].map((name) => [name, this.#field(block.name, name)]),
-    );
+    const fields = this.#bench.fields(block, this.#aux);
     const aux = { ...this.#aux, tensors: fields };
     const fieldBytes = bytesOf(Object.values(fields));
     switch (block.kind) {
@@ -146,14 +115,13 @@ class Probe {
     const block = this.#block;
     assert(block.kind === 'row', 'a row block');
     const rows = block.gathers.map((gather) => {
-      const address = this.#layout.params.get(gather.param);
-      assert(address !== undefined, 'the table is known');
+      const address = this.#bench.address(gather.param);
       const columns = address.length / (address.spec.shape[0] ?? 1);
-      return this.#zeros([gather.indices(aux.fields).length, columns]);
+      return this.#bench.zeros([gather.indices(aux.fields).length, columns]);
     });
-    const output = this.#peak(() => [forwardRows(this.#device, block, rows, aux)]);
-    const dy = this.#zeros(output.tensors[0]?.shape ?? []);
-    const back = this.#peak(() => this.#device.run(() => block.backward(dy, aux)));
+    const output = this.#bench.peak(() => [forwardRows(this.#bench.device, block, rows, aux)]);
+    const dy = this.#bench.zeros(output.tensors[0]?.shape ?? []);
+    const back = this.#bench.peak(() => this.#bench.device.run(() => block.backward(dy, aux)));
     return {
       outputShape: dy.shape,
       outputBytes: dy.size * 4,
@@ -166,15 +134,17 @@ class Probe {
   #dense(aux: BlockAux): Omit<BlockProfile, 'fieldBytes' | 'widenedBytes'> {
     const block = this.#block;
     assert(block.kind === 'dense', 'a dense block');
-    const params = this.#params(block.uses);
-    const input = this.#inputShape === undefined ? undefined : this.#zeros(this.#inputShape);
+    const params = this.#bench.params(block.uses);
+    const input = this.#inputShape === undefined ? undefined : this.#bench.zeros(this.#inputShape);
     const inputs = input === undefined ? [] : [input];
-    const output = this.#peak(() => [forwardDense(this.#device, block, params, inputs, aux)]);
+    const output = this.#bench.peak(() => [
+      forwardDense(this.#bench.device, block, params, inputs, aux),
+    ]);
     const shape = output.tensors[0]?.shape ?? [];
     const names = this.#trainable(block.uses);
-    const back = this.#peak(() => {
+    const back = this.#bench.peak(() => {
       const { dInput, dParams } = reverse(
-        this.#device,
+        this.#bench.device,
         () => block.apply(params, inputs, aux),
         params,
         names,
@@ -197,36 +167,33 @@ class Probe {
   }
 
   #tiled(block: TiledBlock, aux: BlockAux): Omit<BlockProfile, 'fieldBytes' | 'widenedBytes'> {
-    const device = this.#device;
-    const address = this.#layout.params.get(block.tiledParam);
-    assert(
-      address !== undefined && this.#inputShape !== undefined,
-      'the matrix and input are known',
-    );
+    const { device } = this.#bench;
+    const address = this.#bench.address(block.tiledParam);
+    assert(this.#inputShape !== undefined, 'the input is known');
     const rows = address.spec.shape[0] ?? 1;
     const rowCount = Math.min(block.tileRows, rows);
     const whole = block.uses.filter((name) => name !== block.tiledParam);
-    const params = this.#params(whole);
-    const input = this.#zeros(this.#inputShape);
-    const weight = this.#zeros([rowCount, address.length / rows]);
+    const params = this.#bench.params(whole);
+    const input = this.#bench.zeros(this.#inputShape);
+    const weight = this.#bench.zeros([rowCount, address.length / rows]);
     const tile = { weight, index: 0, firstRow: 0, rowCount };
-    const prepare = this.#peak(() => prepareTiled(device, block, params, input, aux));
+    const prepare = this.#bench.peak(() => prepareTiled(device, block, params, input, aux));
     const prepared = prepare.tensors;
-    const begin = this.#peak(() => runTiled(device, () => block.begin(prepared, aux)));
-    const forward = this.#peak(() =>
+    const begin = this.#bench.peak(() => runTiled(device, () => block.begin(prepared, aux)));
+    const forward = this.#bench.peak(() =>
       runTiled(device, () => block.forwardTile(tile, prepared, begin.tensors, aux)),
     );
     let saved: Tensor[] = [];
-    const end = this.#peak(() => {
+    const end = this.#bench.peak(() => {
       const result = runTiled(device, () => block.end(prepared, forward.tensors, aux));
       saved = result.saved;
       return [result.losses, ...result.saved];
     });
-    const backward = this.#peak(() => {
+    const backward = this.#bench.peak(() => {
       const result = runTiled(device, () => block.backwardTile(tile, prepared, saved, aux));
       return [result.dTile, ...result.dPrepared];
     });
-    const back = this.#peak(() => {
+    const back = this.#bench.peak(() => {
       const { dInput, dParams } = reverse(
         device,
         () => block.prepare(params, [input], aux),
@@ -258,77 +225,6 @@ class Probe {
   }
 
   #trainable(names: readonly string[]): string[] {
-    return names.filter((name) => this.#layout.params.get(name)?.spec.trainable !== false);
-  }
-
-  #params(names: readonly string[]): Params {
-    return Object.fromEntries(
-      names.map((name) => {
-        const address = this.#layout.params.get(name);
-        assert(address !== undefined, 'the parameter is known', { name });
-        return [name, this.#load(address.spec.shape)];
-      }),
-    );
-  }
-
-  /** Zeros, stored as the engine's loader stores a parameter. */
-  #load(shape: readonly number[]): Tensor {
-    const { ledger, capabilities } = this.#device;
-    const { liveBytes } = ledger;
-    const { bf16Operands } = capabilities;
-    let tensor: Tensor;
-    if (keepsBfloat16(shape, this.#dtype, bf16Operands)) {
-      const upload = this.#device.beginUpload(shape, 'a probed parameter', { keepBfloat16: true });
-      const length = tf.util.sizeFromShape([...shape]);
-      for (let start = 0; start < length; start += ZEROS.length / 2) {
-        const piece = ZEROS.subarray(0, 2 * Math.min(ZEROS.length / 2, length - start));
-        void upload.write(start, piece, 'bfloat16');
-      }
-      tensor = upload.finish();
-    } else {
-      tensor = this.#filled(shape);
-    }
-    this.#loaded.push(tensor);
-    this.#loadedBytes += ledger.liveBytes - liveBytes;
-    return tensor;
-  }
-
-  #field(block: string, name: string): Tensor {
-    const field: HostTensor | undefined = this.#aux.fields[name];
-    if (field === undefined) {
-      throw new SpillwayError(
-        'DATA_INVALID',
-        `block ${block} reads the field ${name}, which the example batch lacks`,
-        { fields: Object.keys(this.#aux.fields) },
-      );
-    }
-    const type = field.data instanceof Int32Array ? 'int32' : 'float32';
-    return this.#keep(
-      this.#device.run(() => tf.tensor(field.data.slice(), [...field.shape], type)),
-    );
-  }
-
-  #zeros(shape: readonly number[]): Tensor {
-    return this.#keep(this.#filled(shape));
-  }
-
-  /** Not tf.zeros, which makes an array of JavaScript's first, however large. */
-  #filled(shape: readonly number[]): Tensor {
-    return this.#device.run(() => tf.fill([...shape], 0));
-  }
-
-  #keep(tensor: Tensor): Tensor {
-    this.#made.push(tensor);
-    return tensor;
-  }
-
-  /** Runs `body` and measures its peak above what is live; keeps its tensors until the end. */
-  #peak(body: () => Tensor[]): { tensors: Tensor[]; bytes: number } {
-    const { ledger } = this.#device;
-    const before = ledger.liveBytes;
-    ledger.resetPeak();
-    const tensors = body();
-    this.#made.push(...tensors);
-    return { tensors, bytes: ledger.peakBytes - before };
+    return names.filter((name) => this.#bench.address(name).spec.trainable !== false);
   }
 }
