@@ -25,6 +25,8 @@ export interface ConfigKey<T> {
   readonly fallbackText: string;
   readonly meaning: string;
   readonly source: KeySource;
+  /** Why nothing else is allowed, where people ask. */
+  readonly reason?: string;
 }
 
 /** Keys by name: what a command or a file may give. */
@@ -40,6 +42,7 @@ export interface KeyText {
   readonly meaning: string;
   readonly source: KeySource;
   readonly fallbackText?: string;
+  readonly reason?: string;
 }
 
 function keyOf<T>(
@@ -156,7 +159,7 @@ export function parseValue<T>(name: string, key: ConfigKey<T>, raw: unknown): T 
   if (parsed.success) return parsed.data;
   throw new SpillwayError(
     'CONFIG_INVALID',
-    `${name} cannot be ${shown(raw)}; allowed: ${key.type}`,
+    `${name} cannot be ${shown(raw)}${key.reason === undefined ? '' : `, for ${key.reason}`}; allowed: ${key.type}`,
     { key: name },
   );
 }

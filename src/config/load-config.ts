@@ -2,8 +2,13 @@
  * @file From a configuration file and flags to a complete `TrainConfig`. Flags override the file.
  */
 import { SpillwayError } from '../../core/errors.js';
+import { silentLogger } from '../../core/logger.js';
+import type { Logger } from '../../core/logger.js';
+import { checkConfig } from './check-config.js';
+import { FIXED_KEYS, IDLE_KEYS } from './keys/standing-keys.js';
 import type { RawValues } from './raw-values.js';
 import { readConfigFile } from './read-config-file.js';
+import { resolveDtype } from './resolve-dtype.js';
 import { resolveBudgets } from './resolve-budgets.js';
 import type { BudgetSources } from './resolve-budgets.js';
 import { CONFIG_KEYS, REQUIRED_KEYS } from './schema.js';
@@ -17,6 +22,8 @@ export interface ConfigInput {
   /** Values that override the file's, as parsed by `parseFlags`. */
   readonly flags?: RawValues;
   readonly budgetSources?: BudgetSources;
+  /** Notes and warnings, such as keys that are ignored; silent by default. */
+  readonly logger?: Logger;
 }
 
 /**
@@ -27,7 +34,12 @@ export interface ConfigInput {
 export async function loadConfig(input: ConfigInput): Promise<TrainConfig> {
   const none: RawValues = new Map();
   const fromFile = input.file === undefined ? none : await readConfigFile(input.file);
-  const values = typeValues(CONFIG_KEYS, fromFile, input.flags ?? none);
+  const flags = input.flags ?? none;
+  checkStanding(fromFile, flags, input.logger ?? silentLogger);
+  const typed = typeValues(CONFIG_KEYS, fromFile, flags);
+  const dtype = resolveDtype(typed, (key) => flags.has(key) || fromFile.has(key));
+  const values = { ...typed, dtype };
+  checkConfig(values);
   for (const key of REQUIRED_KEYS) {
     if (values[key] === undefined) {
       throw new SpillwayError(
@@ -38,6 +50,13 @@ export async function loadConfig(input: ConfigInput): Promise<TrainConfig> {
     }
   }
   return toTrainConfig(values, input.budgetSources);
+}
+
+/** Refuses other values of fixed keys, and names the idle ones. */
+function checkStanding(file: RawValues, flags: RawValues, logger: Logger): void {
+  typeValues(FIXED_KEYS, file, flags);
+  const idle = Object.keys(IDLE_KEYS).filter((name) => file.has(name) || flags.has(name));
+  if (idle.length > 0) logger.info(`no effect here: ${idle.join(', ')}`);
 }
 
 function toTrainConfig(values: ConfigValues, sources: BudgetSources | undefined): TrainConfig {

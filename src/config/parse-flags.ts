@@ -9,7 +9,7 @@ import type { ConfigKey, KeyTable } from './config-key.js';
 import { splitList } from './config-key.js';
 import { addNamedValue, addRawValue, isGroup, keyNamed } from './raw-values.js';
 import type { RawValues } from './raw-values.js';
-import { CONFIG_KEYS } from './schema.js';
+import { ACCEPTED_KEYS } from './schema.js';
 
 /** What a command line holds. */
 export interface ParsedFlags {
@@ -28,7 +28,7 @@ const PLACE = 'the command line';
  * @param keys what the command takes
  * @throws CONFIG_UNKNOWN_KEY; CONFIG_INVALID when a flag has no value or is given twice
  */
-export function parseFlags(args: readonly string[], keys: KeyTable = CONFIG_KEYS): ParsedFlags {
+export function parseFlags(args: readonly string[], keys: KeyTable = ACCEPTED_KEYS): ParsedFlags {
   const values: RawValues = new Map();
   const lists = new Map<string, string[]>();
   const positionals: string[] = [];

@@ -8,6 +8,7 @@
  */
 import { SpillwayError } from '../../core/errors.js';
 import type { KeyTable } from './config-key.js';
+import { foreignKey } from './foreign-keys.js';
 import { nearestName } from './nearest-name.js';
 import { parseJsonObject } from './parse-json-object.js';
 
@@ -20,11 +21,26 @@ const MAX_COMPARED_LENGTH = 100;
 /**
  * The key that `name` means; dashes count as underscores.
  *
- * @throws CONFIG_UNKNOWN_KEY naming the nearest key
+ * @throws CONFIG_UNKNOWN_KEY naming the key that does the same, or the nearest one
  */
 export function keyNamed(name: string, place: string, keys: KeyTable): string {
   const normal = name.replaceAll('-', '_');
   if (Object.hasOwn(keys, normal)) return normal;
+  const foreign = foreignKey(normal);
+  if (foreign?.kind === 'absent') {
+    throw new SpillwayError(
+      'CONFIG_UNKNOWN_KEY',
+      `"${name}" in ${place} is not supported: ${foreign.why}; leave it out`,
+      { key: name },
+    );
+  }
+  if (foreign !== undefined && Object.hasOwn(keys, foreign.to)) {
+    throw new SpillwayError(
+      'CONFIG_UNKNOWN_KEY',
+      `unknown key "${name}" in ${place}; use "${foreign.to}"`,
+      { key: name, nearest: foreign.to },
+    );
+  }
   const nearest = nearestName(normal.slice(0, MAX_COMPARED_LENGTH), Object.keys(keys));
   throw new SpillwayError(
     'CONFIG_UNKNOWN_KEY',
@@ -62,7 +78,9 @@ export function addNamedValue(
     }
     return;
   }
-  if (group && (inner === null || inner === undefined)) return;
+  const nothing = inner === null || inner === undefined;
+  // `fsdp: null` is how people write that they do not use it.
+  if (nothing && (group || foreignKey(name.replaceAll('-', '_')) !== undefined)) return;
   addRawValue(values, keyNamed(name, place, keys), inner, place);
 }
 

@@ -10,7 +10,7 @@ import type { KeyTable } from './config-key.js';
 import { addNamedValue } from './raw-values.js';
 import type { RawValues } from './raw-values.js';
 import { readSmallText } from './read-small-text.js';
-import { CONFIG_KEYS } from './schema.js';
+import { ACCEPTED_KEYS } from './schema.js';
 
 /**
  * The values in the file at `path`.
@@ -20,7 +20,7 @@ import { CONFIG_KEYS } from './schema.js';
  */
 export async function readConfigFile(
   path: string,
-  keys: KeyTable = CONFIG_KEYS,
+  keys: KeyTable = ACCEPTED_KEYS,
 ): Promise<RawValues> {
   return parseConfigText(await readSmallText(path, 'the configuration file'), path, keys);
 }
@@ -29,7 +29,7 @@ export async function readConfigFile(
 export function parseConfigText(
   text: string,
   path: string,
-  keys: KeyTable = CONFIG_KEYS,
+  keys: KeyTable = ACCEPTED_KEYS,
 ): RawValues {
   const values: RawValues = new Map();
   for (const [name, value] of parseMap(text, path)) {

@@ -10,6 +10,7 @@ import { DATA_KEYS } from './keys/data-keys.js';
 import { MEMORY_KEYS } from './keys/memory-keys.js';
 import { MODEL_KEYS } from './keys/model-keys.js';
 import { OUTPUT_KEYS } from './keys/output-keys.js';
+import { FIXED_KEYS, IDLE_KEYS } from './keys/standing-keys.js';
 import { TRAINING_KEYS } from './keys/training-keys.js';
 
 /** The schema: key name → key. */
@@ -20,6 +21,9 @@ export const CONFIG_KEYS = {
   ...TRAINING_KEYS,
   ...OUTPUT_KEYS,
 };
+
+/** Also the keys that are accepted and decide nothing. */
+export const ACCEPTED_KEYS = { ...CONFIG_KEYS, ...FIXED_KEYS, ...IDLE_KEYS };
 
 /** A key's name as files and flags spell it. */
 export type ConfigKeyName = keyof typeof CONFIG_KEYS;

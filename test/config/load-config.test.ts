@@ -1,45 +1,11 @@
 // Goal: every key reads the same from a file and from a flag, and every mistake is named.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
-import { SpillwayError } from '../../core/errors.js';
-import { loadConfig } from '../../src/config/load-config.js';
+import { describe, expect, it } from 'vitest';
 import { parseFlags } from '../../src/config/parse-flags.js';
 import { parseConfigText } from '../../src/config/read-config-file.js';
 import { CONFIG_KEY_NAMES, CONFIG_KEYS } from '../../src/config/schema.js';
-import type { TrainConfig } from '../../src/config/train-config.js';
+import { failure, fileWith, folder, load, REQUIRED } from './config-folder.js';
 import { KEY_TABLE } from './key-table.js';
-
-const folder = mkdtempSync(join(tmpdir(), 'spillway-config-'));
-afterAll(() => {
-  rmSync(folder, { recursive: true });
-});
-
-const budgetSources = { availableMemory: () => 8 * 2 ** 30, freeSpace: () => 100 * 2 ** 30 };
-const REQUIRED = ['--model_name_or_path', 'm', '--data_files', 'd.jsonl'];
-
-let fileCount = 0;
-function fileWith(text: string): string {
-  fileCount += 1;
-  const path = join(folder, `${fileCount}.yaml`);
-  writeFileSync(path, text);
-  return path;
-}
-
-function load(args: string[], file?: string): Promise<TrainConfig> {
-  return loadConfig({ file, flags: parseFlags(args).values, budgetSources });
-}
-
-async function failure(run: () => unknown): Promise<SpillwayError> {
-  try {
-    await run();
-  } catch (error) {
-    if (error instanceof SpillwayError) return error;
-    throw error;
-  }
-  throw new Error('did not fail');
-}
 
 /** REQUIRED without `key`, so that the test gives it. */
 function requiredBut(key: string): string[] {

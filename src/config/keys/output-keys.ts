@@ -96,6 +96,7 @@ export const OUTPUT_KEYS = {
   }),
   report_to: choiceKey(['none'], 'none', {
     meaning: 'Spillway reports to no service; metrics.jsonl has the numbers.',
+    reason: 'Spillway reports to no service (metrics.jsonl has the numbers)',
     source: 'Hugging Face',
   }),
   disable_tqdm: booleanKey(false, {

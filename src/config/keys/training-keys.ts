@@ -144,10 +144,15 @@ export const TRAINING_KEYS = {
     meaning: 'Warm-up as a share of all steps, where `warmup_steps` is 0.',
     source: 'Hugging Face',
   }),
-  optim: choiceKey(['adamw_torch', 'adamw_torch_fused', 'adamw'], 'adamw_torch', {
-    meaning: 'AdamW, under any of its names; other optimizers are refused.',
-    source: 'Hugging Face',
-  }),
+  optim: choiceKey(
+    ['adamw_torch', 'adamw_torch_fused', 'adamw_apex_fused', 'adamw'],
+    'adamw_torch',
+    {
+      meaning: 'AdamW, under any of its names; other optimizers are refused.',
+      reason: 'Spillway has AdamW with float32 states only',
+      source: 'Hugging Face',
+    },
+  ),
   adam_beta1: numberKey('a number from 0 to below 1', (value) => value >= 0 && value < 1, 0.9, {
     meaning: "AdamW's decay of the first moment.",
     source: 'Hugging Face',
