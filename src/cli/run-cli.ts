@@ -13,7 +13,7 @@ import { CONFIG_KEYS } from '../config/schema.js';
 import { renderDoctorTable } from './doctor-table.js';
 import { runDoctor } from './doctor.js';
 import { packageVersion } from './package-version.js';
-import { runTrainCommand } from './train-command.js';
+import { runTrainCommand, type TrainCommandOptions } from './train-command.js';
 
 /**
  * Runs one command line, without the executable's name.
@@ -56,10 +56,11 @@ function addTrain(program: Command, setStatus: (status: number) => void): void {
     .usage('[CONFIG.yaml] [--key value ...]')
     .description('fine-tune a Hugging Face checkpoint on JSONL')
     .argument('[args...]')
+    .option('--json', 'print JSON events, one per line')
     .allowUnknownOption()
     .addHelpText('after', () => `\nKeys, in CONFIG.yaml or as flags:\n${renderConfigHelp()}`)
-    .action(async (args: string[]) => {
-      setStatus(await runTrainCommand(args));
+    .action(async (args: string[], options: TrainCommandOptions) => {
+      setStatus(await runTrainCommand(args, options));
     });
 }
 

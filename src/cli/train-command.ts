@@ -2,12 +2,22 @@
  * @file `spillway train`: from arguments to a run, and from Ctrl-C to an orderly stop.
  */
 import { SpillwayError } from '../../core/errors.js';
-import { stderrLogger } from '../../core/logger.js';
-import { loadConfig } from '../config/load-config.js';
+import type { Logger } from '../../core/logger.js';
+import { loadConfig, type ConfigInput } from '../config/load-config.js';
 import { parseFlags } from '../config/parse-flags.js';
+import type { TrainConfig } from '../config/train-config.js';
+import { DeferredLogger } from './deferred-logger.js';
+import { errorFormat, setErrorFormat } from './error-format.js';
+import { openLogger, openRunOutput } from './reporters/run-output.js';
 
 /** Exit statuses of a process that a signal ended: 128 + the signal's number. */
 const SIGNAL_STATUS = { SIGINT: 130, SIGTERM: 143 } as const;
+
+/** What belongs to the command line alone. */
+export interface TrainCommandOptions {
+  /** Standard output carries JSON events. */
+  readonly json?: boolean;
+}
 
 /**
  * Trains as `args` say.
@@ -17,7 +27,10 @@ const SIGNAL_STATUS = { SIGINT: 130, SIGTERM: 143 } as const;
  *
  * @returns the exit status
  */
-export async function runTrainCommand(args: readonly string[]): Promise<number> {
+export async function runTrainCommand(
+  args: readonly string[],
+  { json = false }: TrainCommandOptions = {},
+): Promise<number> {
   const { values, positionals } = parseFlags(args);
   if (positionals.length > 1) {
     throw new SpillwayError(
@@ -26,23 +39,41 @@ export async function runTrainCommand(args: readonly string[]): Promise<number> 
       { arguments: positionals },
     );
   }
-  const config = await loadConfig({ file: positionals[0], flags: values });
+  const notes = new DeferredLogger();
+  const config = await configure({ file: positionals[0], flags: values, logger: notes }, notes);
+  const { logFormat, disableTqdm } = config;
+  setErrorFormat(json ? 'json' : logFormat);
   // The engine and tfjs load only when a run starts.
   const { runTrain } = await import('../train/run-train.js');
-  const stop = stopOnSignals();
+  const output = await openRunOutput({ json, logFormat, disableTqdm });
+  notes.flushTo(output.logger);
+  const stop = stopOnSignals(output.logger);
   try {
-    await runTrain(config, {
-      logger: stderrLogger,
-      stdout: (line) => void process.stdout.write(`${line}\n`),
-      signal: stop.signal,
-    });
+    const { logger, reporter } = output;
+    const options = { logger, reporter, signal: stop.signal, stdout: print };
+    await runTrain(config, options);
   } catch (error) {
     // The run was asked to stop and says so.
     if (!(stop.signal.aborted && isAbort(error, stop.signal))) throw error;
   } finally {
     stop.dispose();
+    output.dispose();
   }
   return stop.status();
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+/** Loads the configuration; where it is refused, what was noted before is told first. */
+async function configure(input: ConfigInput, notes: DeferredLogger): Promise<TrainConfig> {
+  try {
+    return await loadConfig(input);
+  } catch (error) {
+    notes.flushTo(await openLogger(errorFormat()));
+    throw error;
+  }
 }
 
 function isAbort(error: unknown, signal: AbortSignal): boolean {
@@ -56,14 +87,14 @@ interface StopOnSignals {
   dispose(): void;
 }
 
-function stopOnSignals(): StopOnSignals {
+function stopOnSignals(logger: Logger): StopOnSignals {
   const controller = new AbortController();
   let status = 0;
   const onSignal = (name: NodeJS.Signals) => {
     const code = SIGNAL_STATUS[name as keyof typeof SIGNAL_STATUS];
     if (controller.signal.aborted) process.exit(code);
     status = code;
-    stderrLogger.info(`${name}: stopping; once more to end at once`);
+    logger.info(`${name}: stopping; once more to end at once`);
     controller.abort();
   };
   const names = Object.keys(SIGNAL_STATUS) as NodeJS.Signals[];
