@@ -119,7 +119,9 @@ class GroupFiller {
     if (this.#group.trainable) {
       const masterLow = new Uint16Array(length);
       await this.#splitMaster(piece, master, param, masterLow);
-      await this.#write(piece, 'master_lo', masterLow);
+      // In inference the weights are rounded as in training, and the rest of the master is dropped.
+      const states = statesOf(this.#group, this.#store.dtype);
+      if (states.includes('master_lo')) await this.#write(piece, 'master_lo', masterLow);
     } else {
       kernels().f32ToBf16(master, param);
     }

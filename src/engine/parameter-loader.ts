@@ -45,7 +45,7 @@ export class ParameterLoader {
     try {
       for (const name of names) {
         const address = this.#store.address(name);
-        const aliased = this.#alias(address);
+        const aliased = this.#alias(address, address.offset, address.spec.shape);
         if (aliased !== undefined) {
           tensors[name] = aliased;
           continue;
@@ -73,9 +73,11 @@ export class ParameterLoader {
   async loadRows(name: ParamName, firstRow: number, rowCount: number): Promise<Tensor> {
     const address = this.#store.address(name);
     const columns = address.length / (address.spec.shape[0] ?? 1);
+    const start = address.offset + firstRow * columns;
+    const aliased = this.#alias(address, start, [rowCount, columns]);
+    if (aliased !== undefined) return aliased;
     const upload = this.#tiers.device.beginUpload([rowCount, columns], name);
     try {
-      const start = address.offset + firstRow * columns;
       await this.#readRange(address, start, rowCount * columns, (offset, bytes, counted) => {
         if (counted) this.#tiers.countUpload(bytes.byteLength);
         return upload.write(offset, bytes, this.#store.dtype);
@@ -119,12 +121,13 @@ export class ParameterLoader {
     }
   }
 
-  /** A tensor over the parameter's own bytes, where it is float32 and homed on the device. */
-  #alias(address: ParamAddress): Tensor | undefined {
+  /** A tensor over elements `start …` of the group's own bytes, where the parameter is float32 and
+   * homed on the device. */
+  #alias(address: ParamAddress, start: number, shape: readonly number[]): Tensor | undefined {
     const bytes = this.#store.deviceBytes(this.#store.group(address));
     if (bytes === undefined || this.#store.dtype !== 'float32') return undefined;
-    const own = bytes.subarray(address.offset * 4, (address.offset + address.length) * 4);
-    return this.#tiers.device.alias(own, address.spec.shape);
+    const length = shape.reduce((product, size) => product * size, 1);
+    return this.#tiers.device.alias(bytes.subarray(start * 4, (start + length) * 4), shape);
   }
 
   async #uploadGroup(group: ParameterGroup, params: readonly WantedParam[]): Promise<void> {

@@ -33,17 +33,20 @@ function asHalves(bytes: Uint8Array): Uint16Array {
   return new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2);
 }
 
+/** The part of a plan that places states: homes by group. */
+type Homes = Pick<MemoryPlan, 'homes'>;
+
 export class ParameterStore {
   readonly layout: ParameterLayout;
   readonly dtype: ComputeDtype;
   readonly #tiers: TierManager;
-  readonly #plan: MemoryPlan;
+  readonly #plan: Homes;
   readonly #locations = new Map<string, StateLocation>();
   /** Leases by `group/state`. */
   readonly #leases = new Map<string, MemoryLease>();
 
   /** @throws HOST_OUT_OF_MEMORY, DEVICE_OUT_OF_MEMORY; nothing stays leased then */
-  constructor(tiers: TierManager, layout: ParameterLayout, plan: MemoryPlan, dtype: ComputeDtype) {
+  constructor(tiers: TierManager, layout: ParameterLayout, plan: Homes, dtype: ComputeDtype) {
     this.#tiers = tiers;
     this.layout = layout;
     this.#plan = plan;
@@ -163,9 +166,10 @@ export class ParameterStore {
     });
   }
 
-  /** The float32 master values of a parameter. */
+  /** The float32 master values of a parameter, or its weights where there is no more. */
   async readMaster(name: ParamName): Promise<Float32Array> {
-    const { length, spec } = this.address(name);
+    const address = this.address(name);
+    const { length } = address;
     const master = new Float32Array(length);
     if (this.dtype === 'float32') {
       await this.copyState(name, 'param', 0, master);
@@ -173,7 +177,7 @@ export class ParameterStore {
     }
     const param = new Uint16Array(length);
     await this.copyState(name, 'param', 0, param);
-    if (spec.trainable === false) {
+    if (!statesOf(this.group(address), this.dtype).includes('master_lo')) {
       kernels().bf16ToF32(param, master);
     } else {
       const masterLo = new Uint16Array(length);
