@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { assert } from '../../core/errors.js';
 import { silentLogger, type Logger } from '../../core/logger.js';
 import type { Model, ParamSpec, TensorSource } from '../model/block.js';
-import { modelFromConfig } from '../model/model-from-config.js';
+import { modelFromConfig, type ModelName } from '../model/model-from-config.js';
 import { copyCompanions } from './companions.js';
 import { HuggingFaceFolder } from './hugging-face-folder.js';
 import type { JsonObject } from './json-object.js';
@@ -19,9 +19,9 @@ import { CONFIG_NAME } from './save-model.js';
 
 /** A built-in model with weights. */
 export interface PretrainedModel extends Model {
-  readonly name: 'gpt2' | 'llama';
+  readonly name: ModelName;
   readonly vocabSize: number;
-  /** Longest sequence in tokens: a limit for gpt2, the trained length for llama. */
+  /** Longest sequence in tokens: a limit for gpt2, the trained length for the others. */
   readonly maxPositions: number;
   /** Absolute path of the folder. */
   readonly folder: string;

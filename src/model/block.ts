@@ -88,6 +88,23 @@ interface BlockBase {
   readonly readsIfPresent?: readonly string[];
 }
 
+/** Where the next tokens of one sequence stand. */
+export interface SequencePlace {
+  /** P: tokens before them. */
+  readonly first: number;
+  /** The most tokens that the sequence will have. */
+  readonly limit: number;
+}
+
+/** What `extend` gives. */
+export interface Extension {
+  /** [1, M, C] */
+  readonly output: Tensor;
+  /** What later tokens need of these (keys, values): [M, width] each, always as many tensors of the
+   * same widths. */
+  readonly added: Tensor[];
+}
+
 export interface DenseBlock extends BlockBase {
   readonly kind: 'dense';
   /**
@@ -98,14 +115,32 @@ export interface DenseBlock extends BlockBase {
    *   need no disposal.
    */
   apply(params: Params, inputs: readonly Tensor[], aux: BlockAux): Tensor[];
+  /**
+   * For generation: `apply` on the next M tokens of one sequence, whose earlier P tokens are known
+   * by what `extend` added for them. The engine keeps that, wherever it fits, and gives it back; a
+   * block whose tokens do not see one another adds nothing. Rows are what `apply` on the whole
+   * sequence computes, however it is cut. Blocks without it cannot generate.
+   *
+   * @param inputs one [1, M, C]
+   * @param cached the added tensors of all P earlier tokens, [P, width] each; `[]` where P is 0.
+   *   They are valid during the call, and not to be disposed
+   * @returns new tensors; the engine runs it in `tf.tidy`
+   */
+  extend?(
+    params: Params,
+    inputs: readonly Tensor[],
+    cached: readonly Tensor[],
+    place: SequencePlace,
+  ): Extension;
 }
 
 /** Rows `indices` of table `param` ([rows, C]), in that order, as a [indices.length, C] tensor. */
 export interface RowGather {
   readonly param: ParamName;
   /** Row numbers, one per output row; checked against the table by the engine
-   * (TOKEN_OUT_OF_RANGE). */
-  indices(fields: Readonly<Record<string, HostTensor>>): Int32Array;
+   * (TOKEN_OUT_OF_RANGE). `first` is the number of tokens before these in their sequence: 0 except
+   * in generation. */
+  indices(fields: Readonly<Record<string, HostTensor>>, first?: number): Int32Array;
 }
 
 export interface RowBlock extends BlockBase {
@@ -163,6 +198,8 @@ export interface TiledBlock extends BlockBase {
     saved: readonly Tensor[],
     aux: BlockAux,
   ): { dTile: Tensor; dPrepared: Tensor[] };
+  /** For generation: the logits [N, rowCount] of a tile's rows. Blocks without it cannot generate. */
+  logits?(tile: Tile, prepared: readonly Tensor[]): Tensor;
 }
 
 export type Block = DenseBlock | RowBlock | TiledBlock;

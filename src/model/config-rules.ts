@@ -24,13 +24,16 @@ export interface ConfigOptions {
   readonly logger: Logger;
 }
 
+/** Which values of a field say what we compute, by name. */
+export type FieldRules = Readonly<Record<string, (value: unknown) => boolean>>;
+
 /** What a model type does with its fields. */
 export interface ConfigRules<Schema extends z.ZodType> {
   readonly modelType: string;
   /** Fields that the model reads; others pass through. */
   readonly schema: Schema;
-  /** Fields that change the mathematics, and which values say what we compute. */
-  readonly mathematics: Readonly<Record<string, (value: unknown) => boolean>>;
+  /** Fields that change the mathematics. */
+  readonly mathematics: FieldRules;
   readonly dropout: readonly string[];
   /** Fields of this model type that change nothing here, besides the shared ones. */
   readonly harmless: readonly string[];
@@ -53,12 +56,13 @@ const SHARED_HARMLESS = new Set(
   output_hidden_states output_past output_scores pad_token_id prefix problem_type
   remove_invalid_values repetition_penalty return_dict return_dict_in_generate sep_token_id
   suppress_tokens task_specific_params temperature tf_legacy_loss tie_encoder_decoder
-  tokenizer_class top_k top_p torch_dtype torchscript transformers_version typical_p
+  tokenizer_class top_k top_p torch_dtype torchscript transformers.js_config
+  transformers_version typical_p
   unk_token_id use_bfloat16 use_cache`.split(/\s+/),
 );
 
 /** Fields of every model type that change the mathematics. */
-const SHARED_MATHEMATICS: ConfigRules<z.ZodType>['mathematics'] = {
+const SHARED_MATHEMATICS: FieldRules = {
   add_cross_attention: oneOf(false),
   cross_attention_hidden_size: () => false,
   is_encoder_decoder: oneOf(false),

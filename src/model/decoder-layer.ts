@@ -6,6 +6,7 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import type { DenseBlock, ParamSpec, Params } from './block.js';
+import { continuedAttention } from './continued-attention.js';
 import { residualAdd } from './ops/residual-add.js';
 import { sequenceAttention, type Attention } from './sequence-attention.js';
 
@@ -33,13 +34,21 @@ export function decoderLayer(layer: DecoderLayer): DenseBlock {
     uses: owns.map((spec) => spec.name),
     readsIfPresent: ['documents'],
     apply: (params, [x], aux) => {
-      // Tidies free, half a layer at a time, what no gradient saved.
-      const rows = tf.reshape(x!, [-1, layer.hiddenSize]);
       const [batchSize, length] = x!.shape as [number, number, number];
-      const attention = sequenceAttention([batchSize, length], aux);
-      const attended = tf.tidy(() => residualAdd(rows, layer.attention(params, rows, attention)));
-      const output = tf.tidy(() => residualAdd(attended, layer.feedForward(params, attended)));
-      return [tf.reshape(output, x!.shape)];
+      return [run(layer, params, x!, sequenceAttention([batchSize, length], aux))];
+    },
+    extend: (params, [x], cached, place) => {
+      const attention = continuedAttention(cached, place);
+      const output = run(layer, params, x!, attention);
+      return { output, added: attention.added() };
     },
   };
+}
+
+/** [B, T, C] of [B, T, C]. Tidies free, half a layer at a time, what no gradient saved. */
+function run(layer: DecoderLayer, params: Params, x: Tensor, attention: Attention): Tensor {
+  const rows = tf.reshape(x, [-1, layer.hiddenSize]);
+  const attended = tf.tidy(() => residualAdd(rows, layer.attention(params, rows, attention)));
+  const output = tf.tidy(() => residualAdd(attended, layer.feedForward(params, attended)));
+  return tf.reshape(output, x.shape);
 }

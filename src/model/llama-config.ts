@@ -1,13 +1,24 @@
 /**
- * @file Llama's config.json: what is read, with the defaults of transformers' LlamaConfig, in the
- * spelling of transformers 4 (`rope_theta`) and 5 (`rope_parameters`).
+ * @file config.json of the Llama-like families: what is read, with the defaults of transformers'
+ * config classes (llama-families.ts).
  */
 import { z } from 'zod';
 import { SpillwayError } from '../../core/errors.js';
-import { checkConfig, oneOf, type ConfigOptions, type JsonObject } from './config-rules.js';
-import { makeRope, type Rope } from './rope.js';
+import {
+  checkConfig,
+  oneOf,
+  type ConfigOptions,
+  type FieldRules,
+  type JsonObject,
+} from './config-rules.js';
+import { LLAMA_FAMILIES, type LlamaFamily, type LlamaFamilyName } from './llama-families.js';
+import { ropeFromConfig } from './rope-config.js';
+import type { Rope } from './rope.js';
+import type { SequenceLimit } from './sequence-limit.js';
+import { windowsOf } from './sliding-window.js';
 
 const size = z.int().positive();
+const anObject = z.record(z.string(), z.unknown());
 
 const schema = z.object({
   vocab_size: size.max(2 ** 31 - 1),
@@ -17,15 +28,23 @@ const schema = z.object({
   num_attention_heads: size,
   num_key_value_heads: size.optional(),
   head_dim: size.optional(),
-  max_position_embeddings: size.default(2048),
-  rms_norm_eps: z.number().positive().default(1e-6),
+  max_position_embeddings: size.optional(),
+  original_max_position_embeddings: size.optional(),
+  rms_norm_eps: z.number().positive().optional(),
   rope_theta: z.number().positive().optional(),
-  rope_parameters: z.looseObject({ rope_theta: z.number().positive().optional() }).optional(),
+  rope_scaling: anObject.optional(),
+  rope_parameters: anObject.optional(),
+  attention_bias: z.boolean().default(false),
+  mlp_bias: z.boolean().default(false),
+  sliding_window: size.optional(),
+  use_sliding_window: z.boolean().default(false),
+  max_window_layers: z.int().nonnegative().default(28),
+  layer_types: z.array(z.string()).optional(),
   initializer_range: z.number().nonnegative().default(0.02),
   tie_word_embeddings: z.boolean().default(false),
 });
 
-/** The sizes of a Llama model. */
+/** The sizes and peculiarities of a Llama-like model. */
 export interface LlamaConfig {
   readonly vocabSize: number;
   readonly positions: number;
@@ -40,69 +59,93 @@ export interface LlamaConfig {
   readonly rope: Rope;
   readonly initStd: number;
   readonly tied: boolean;
+  /** Which projections have a bias: queries, keys and values; attention's output; the feed-forward
+   * part's three. */
+  readonly biases: { readonly qkv: boolean; readonly output: boolean; readonly mlp: boolean };
+  /** RMSNorm of each head's query and key before they are turned. */
+  readonly headNorms: boolean;
+  /** One matrix for q, k and v, and one for gate and up. */
+  readonly fusedProjections: boolean;
+  /** What sequences of each layer may not exceed. */
+  readonly limits: readonly (readonly SequenceLimit[])[];
 }
 
 /**
- * Reads a Llama config.json.
+ * Reads a config.json of `family`.
  *
  * @throws MODEL_CONFIG_INVALID, MODEL_UNSUPPORTED (config-rules.ts)
  */
-export function parseLlamaConfig(config: JsonObject, options: ConfigOptions): LlamaConfig {
-  const fields = checkConfig(
-    config,
-    {
-      modelType: 'llama',
-      schema,
-      mathematics: {
-        hidden_act: oneOf('silu', 'swish'),
-        attention_bias: oneOf(false),
-        mlp_bias: oneOf(false),
-        pretraining_tp: oneOf(1),
-        partial_rotary_factor: oneOf(1),
-        rope_scaling: isDefaultRope,
-        rope_parameters: isDefaultRope,
-      },
-      dropout: ['attention_dropout', 'hidden_dropout', 'resid_pdrop'],
-      harmless: ['is_decoder', 'is_llama_config', 'rope_interleaved'],
-    },
-    options,
-  );
-  const sizes = headSizes(fields);
-  const theta = fields.rope_parameters?.rope_theta ?? fields.rope_theta ?? 10_000;
+export function parseLlamaConfig(
+  name: LlamaFamilyName,
+  config: JsonObject,
+  options: ConfigOptions,
+): LlamaConfig {
+  const family = LLAMA_FAMILIES[name];
+  const { dropout, harmless } = family;
+  const mathematics = mathematicsOf(family);
+  const rules = { modelType: name, schema, mathematics, dropout, harmless };
+  const fields = checkConfig(config, rules, options);
+  const sizes = headSizes(config, fields, family);
+  const positions = fields.max_position_embeddings ?? family.positions;
+  const defaultOnly = family.defaultRopeOnly;
+  const context = { headWidth: sizes.headWidth, positions, defaultOnly };
+  const { rope, limits } = ropeFromConfig(config, context);
+  const everyProjection = family.attentionBias === 'configured' && fields.attention_bias;
   return {
     vocabSize: fields.vocab_size,
-    positions: fields.max_position_embeddings,
+    positions,
     hiddenSize: fields.hidden_size,
     innerSize: fields.intermediate_size,
     layers: fields.num_hidden_layers,
     ...sizes,
-    epsilon: fields.rms_norm_eps,
-    rope: makeRope(sizes.headWidth, theta),
+    epsilon: fields.rms_norm_eps ?? family.epsilon,
+    rope,
     initStd: fields.initializer_range,
     tied: fields.tie_word_embeddings,
+    biases: {
+      qkv: family.attentionBias === 'qkv' || everyProjection,
+      output: everyProjection,
+      mlp: family.mlpBias && fields.mlp_bias,
+    },
+    headNorms: family.headNorms,
+    fusedProjections: family.fusedProjections,
+    limits: windowsOf(config, fields, family.window).map((window) =>
+      window === undefined ? limits : [...limits, { field: 'sliding_window', length: window }],
+    ),
   };
 }
 
-/** Whether a rope description, in either spelling, asks for plain rotary embeddings. */
-function isDefaultRope(value: unknown): boolean {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
-  const plain: Record<string, (field: unknown) => boolean> = {
-    rope_type: oneOf('default'),
-    type: oneOf('default'),
-    rope_theta: () => true,
+/** Fields that change the mathematics, and the values that say what the family computes. */
+function mathematicsOf(family: LlamaFamily): FieldRules {
+  const { attentionBias, mlpBias, window, mathematics } = family;
+  const any = (): boolean => true;
+  const onlyFull = (value: unknown): boolean =>
+    Array.isArray(value) && value.every((type) => type === 'full_attention');
+  return {
+    hidden_act: oneOf('silu', 'swish'),
     partial_rotary_factor: oneOf(1),
+    // What these two may say, ropeFromConfig decides.
+    rope_scaling: any,
+    rope_parameters: any,
+    attention_bias: attentionBias === 'configured' ? any : oneOf(false),
+    mlp_bias: mlpBias ? any : oneOf(false),
+    ...(window.layers === 'none' ? { layer_types: onlyFull } : { sliding_window: any }),
+    // transformers ignores it where every layer has the window.
+    ...(window.layers === 'every' && { layer_types: () => false }),
+    ...(window.layers === 'upper' && { use_sliding_window: any, layer_types: any }),
+    ...mathematics,
   };
-  return Object.entries(value).every(
-    ([name, field]) => field === null || (Object.hasOwn(plain, name) && plain[name]!(field)),
-  );
 }
 
 function headSizes(
+  config: JsonObject,
   fields: z.output<typeof schema>,
+  family: LlamaFamily,
 ): Pick<LlamaConfig, 'heads' | 'keyHeads' | 'headWidth'> {
   const heads = fields.num_attention_heads;
-  const keyHeads = fields.num_key_value_heads ?? heads;
-  const headWidth = fields.head_dim ?? fields.hidden_size / heads;
+  const absent = config['num_key_value_heads'] === null ? heads : (family.keyHeads ?? heads);
+  const keyHeads = fields.num_key_value_heads ?? absent;
+  const headWidth = fields.head_dim ?? family.headWidth ?? fields.hidden_size / heads;
   const facts = { num_attention_heads: heads, num_key_value_heads: keyHeads, head_dim: headWidth };
   if (heads % keyHeads !== 0) {
     throw new SpillwayError(

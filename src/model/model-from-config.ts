@@ -8,13 +8,17 @@ import { buildGpt2 } from './gpt2.js';
 import { parseGpt2Config } from './gpt2-config.js';
 import { buildLlama } from './llama.js';
 import { parseLlamaConfig } from './llama-config.js';
+import { LLAMA_FAMILIES, type LlamaFamilyName } from './llama-families.js';
+
+/** `model_type` of a built-in model. */
+export type ModelName = 'gpt2' | LlamaFamilyName;
 
 /** A built-in model, without weights. */
 export interface ModelDefinition {
-  readonly name: 'gpt2' | 'llama';
+  readonly name: ModelName;
   readonly blocks: readonly Block[];
   readonly vocabSize: number;
-  /** Longest sequence: a limit for gpt2, the trained length for llama. */
+  /** Longest sequence: a limit for gpt2, the trained length for the others. */
   readonly maxPositions: number;
   /** Whether the head shares the token table. */
   readonly tied: boolean;
@@ -38,29 +42,35 @@ interface ModelType {
 
 const HEAD_NAME = 'lm_head.weight';
 
-const MODEL_TYPES: Readonly<Record<ModelDefinition['name'], ModelType>> = {
-  gpt2: {
-    prefix: 'transformer.',
-    tokenParam: 'transformer.wte.weight',
-    nonParameters: /^(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)$/,
-    build: (json, options) => {
-      const config = parseGpt2Config(json, options);
-      const { vocabSize, positions, tied } = config;
-      return { blocks: buildGpt2(config), vocabSize, maxPositions: positions, tied };
-    },
+const GPT2: ModelType = {
+  prefix: 'transformer.',
+  tokenParam: 'transformer.wte.weight',
+  nonParameters: /^(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)$/,
+  build: (json, options) => {
+    const config = parseGpt2Config(json, options);
+    const { vocabSize, positions, tied } = config;
+    return { blocks: buildGpt2(config), vocabSize, maxPositions: positions, tied };
   },
-  llama: {
+};
+
+function llamaType(name: LlamaFamilyName): ModelType {
+  return {
     prefix: 'model.',
     tokenParam: 'model.embed_tokens.weight',
     nonParameters:
       /^(model\.)?(layers\.\d+\.self_attn\.)?rotary_emb\.(inv_freq|original_inv_freq|cos_cached|sin_cached)$/,
     build: (json, options) => {
-      const config = parseLlamaConfig(json, options);
+      const config = parseLlamaConfig(name, json, options);
       const { vocabSize, positions, tied } = config;
       return { blocks: buildLlama(config), vocabSize, maxPositions: positions, tied };
     },
-  },
-};
+  };
+}
+
+const MODEL_TYPES = new Map<unknown, readonly [ModelName, ModelType]>([['gpt2', ['gpt2', GPT2]]]);
+for (const name of Object.keys(LLAMA_FAMILIES) as LlamaFamilyName[]) {
+  MODEL_TYPES.set(name, [name, llamaType(name)]);
+}
 
 /**
  * The model that `config`, a parsed config.json, describes.
@@ -76,15 +86,16 @@ export function modelFromConfig(config: unknown, options: ConfigOptions): ModelD
     );
   }
   const json = config as JsonObject;
-  const name = json['model_type'];
-  if (name !== 'gpt2' && name !== 'llama') {
+  const modelType = json['model_type'];
+  const known = MODEL_TYPES.get(modelType);
+  if (known === undefined) {
     throw new SpillwayError(
-      name === undefined ? 'MODEL_CONFIG_INVALID' : 'MODEL_UNSUPPORTED',
-      `config.json: model_type is ${name === undefined ? 'missing' : JSON.stringify(name)}; supported are ${Object.keys(MODEL_TYPES).join(' and ')}`,
+      modelType === undefined ? 'MODEL_CONFIG_INVALID' : 'MODEL_UNSUPPORTED',
+      `config.json: model_type is ${modelType === undefined ? 'missing' : JSON.stringify(modelType)}; supported are ${[...MODEL_TYPES.keys()].join(', ')}`,
       { field: 'model_type' },
     );
   }
-  const type = MODEL_TYPES[name];
+  const [name, type] = known;
   const built = type.build(json, options);
   return {
     name,

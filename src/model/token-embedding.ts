@@ -38,7 +38,7 @@ export function tokenEmbedding(options: TokenEmbeddingOptions): RowBlock {
   if (positions !== undefined) {
     gathers.push({
       param: positions.name,
-      indices: (fields) => positionIndices(fields, positions),
+      indices: (fields, first) => positionIndices(fields, positions, first),
     });
   }
   return {
@@ -67,17 +67,19 @@ function rowGradients(dy: Tensor, aux: BlockAux, width: number, positions: boole
   return [tokenRows, own ? tf.clone(tokenRows) : tf.sum(dy, 0)];
 }
 
-function positionIndices(fields: BlockAux['fields'], table: ParamSpec): Int32Array {
+function positionIndices(
+  fields: BlockAux['fields'],
+  positions: ParamSpec,
+  first = 0,
+): Int32Array {
   const [, length] = tokenShape(fields);
-  const positions = positionsOf(fields);
-  const longest = positions?.reduce((most, position) => Math.max(most, position + 1), 0) ?? length;
-  const limit = table.shape[0]!;
-  if (longest > limit) {
+  const limit = positions.shape[0]!;
+  if (first + length > limit) {
     throw new SpillwayError(
       'DATA_INVALID',
       'a sequence is longer than the model has positions; lower max_length',
-      { length: longest, positions: limit },
+      { length: first + length, positions: limit },
     );
   }
-  return positions ?? Int32Array.from({ length }, (_, position) => position);
+  return positionsOf(fields) ?? Int32Array.from({ length }, (_, position) => first + position);
 }

@@ -79,6 +79,7 @@ export function vocabularyHead(options: VocabularyHeadOptions): TiledBlock {
       const [dTile, dh] = backwardTile(tile, h!, lse!, labelsOf(aux), aux.lossScale);
       return { dTile, dPrepared: [dh] };
     },
+    logits: (tile, [h]) => tf.matMul(h!, tile.weight, false, true),
   };
 }
 

@@ -27,6 +27,14 @@ const LLAMA: Fields = {
   num_attention_heads: 4,
 };
 
+const LLAMA3: Fields = {
+  rope_type: 'llama3',
+  factor: 8,
+  low_freq_factor: 1,
+  high_freq_factor: 4,
+  original_max_position_embeddings: 8192,
+};
+
 class Warnings implements Logger {
   readonly lines: string[] = [];
   info(): void {
@@ -65,14 +73,16 @@ describe('fields that change the mathematics', () => {
     ['gpt2', GPT2, 'pruned_heads', { 0: [1] }],
     ['gpt2', GPT2, 'quantization_config', { quant_method: 'gptq' }],
     ['llama', LLAMA, 'hidden_act', 'gelu'],
-    ['llama', LLAMA, 'attention_bias', true],
-    ['llama', LLAMA, 'mlp_bias', true],
     ['llama', LLAMA, 'pretraining_tp', 2],
     ['llama', LLAMA, 'sliding_window', 4096],
     ['llama', LLAMA, 'partial_rotary_factor', 0.5],
-    ['llama', LLAMA, 'rope_scaling', { type: 'linear', factor: 2 }],
-    ['llama', LLAMA, 'rope_scaling', { rope_type: 'llama3', factor: 8 }],
-    ['llama', LLAMA, 'rope_parameters', { rope_type: 'yarn', rope_theta: 10000 }],
+    ['llama', LLAMA, 'use_sliding_window', true],
+    ['llama', LLAMA, 'layer_types', ['full_attention', 'sliding_attention']],
+    ['llama', LLAMA, 'rope_interleaved', true],
+    ['llama', LLAMA, 'rope_scaling', { type: 'longrope', short_factor: [1], long_factor: [1] }],
+    ['llama', LLAMA, 'rope_scaling', { rope_type: 'toString' }],
+    ['llama', LLAMA, 'rope_parameters', { rope_type: 'linear', factor: 2, mrope_section: [1] }],
+    ['llama', LLAMA, 'rope_parameters', { rope_type: 'default', partial_rotary_factor: 0.5 }],
     ['llama', LLAMA, 'rope_parameters', { rope_type: 'default', factor: 2 }],
     ['llama', LLAMA, 'quantization_config', { load_in_8bit: true }],
   ])('of a %s config are refused, %o with %s = %o', (_type, base, field, value) => {
@@ -117,6 +127,17 @@ describe('missing and invalid fields', () => {
     [LLAMA, 'rms_norm_eps', 0],
     [LLAMA, 'rope_theta', -1],
     [LLAMA, 'rope_parameters', { rope_theta: 'big' }],
+    [LLAMA, 'rope_parameters', 'default'],
+    [LLAMA, 'rope_scaling', { rope_type: 3, factor: 2 }],
+    [LLAMA, 'rope_scaling', { rope_type: 'linear', type: 'dynamic', factor: 2 }],
+    [LLAMA, 'rope_scaling', { rope_type: 'linear' }],
+    [LLAMA, 'rope_scaling', { rope_type: 'linear', factor: 0 }],
+    [LLAMA, 'rope_scaling', { rope_type: 'dynamic' }],
+    [LLAMA, 'rope_scaling', { rope_type: 'llama3', factor: 8 }],
+    [LLAMA, 'rope_scaling', { ...LLAMA3, high_freq_factor: 1 }],
+    [LLAMA, 'rope_scaling', { rope_type: 'yarn', rope_theta: 10000 }],
+    [LLAMA, 'rope_scaling', { rope_type: 'yarn', rope_theta: 1, factor: 2 }],
+    [{ ...LLAMA, rope_parameters: { rope_type: 'default' } }, 'rope_scaling', LLAMA3],
   ])('of %o are refused by name, %s = %o', (base, field, value) => {
     const error = refusal({ ...base, [field]: value });
     expect(error.code).toBe('MODEL_CONFIG_INVALID');
@@ -134,11 +155,14 @@ describe('missing and invalid fields', () => {
     expect(refusal(config).code).toBe('MODEL_CONFIG_INVALID');
   });
 
-  it.each(['mistral', 'toString', 5])('refuses model type %s and lists the supported', (type) => {
-    const error = refusal({ ...LLAMA, model_type: type });
-    expect(error.code).toBe('MODEL_UNSUPPORTED');
-    expect(error.message).toContain('gpt2 and llama');
-  });
+  it.each(['gemma2', 'qwen3_moe', 'mixtral', 'toString', 5])(
+    'refuses model type %s and lists the supported',
+    (type) => {
+      const error = refusal({ ...LLAMA, model_type: type });
+      expect(error.code).toBe('MODEL_UNSUPPORTED');
+      expect(error.message).toContain('gpt2, llama, mistral, qwen2, qwen3, phi3');
+    },
+  );
 });
 
 describe('dropout', () => {
