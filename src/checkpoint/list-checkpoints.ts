@@ -10,7 +10,7 @@ import { recoverReplaced } from './replace-folder.js';
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
 const ASIDE = /^\.old-(checkpoint-\d+)$/;
-const TEMPORARY = /^\.tmp-checkpoint-\d+$/;
+const TEMPORARY = /^\.tmp-(checkpoint-\d+|save)$/;
 
 /** A checkpoint in an output folder. */
 export interface CheckpointFolder {

@@ -3,8 +3,8 @@
  *
  * The header is known ahead from names, dtypes and shapes. Data lie in the order given, wider
  * element types first, so that every tensor starts at a multiple of its element size (readers that
- * map the file need that; the format's own writer sorts likewise). Two buffers of 1 MiB: one is
- * filled while the other is written.
+ * map the file need that; the format's own writer sorts likewise). Two buffers of at most 1 MiB: one
+ * is filled while the other is written.
  */
 import type { FileHandle } from 'node:fs/promises';
 
@@ -108,7 +108,9 @@ async function writeData(
   tensors: readonly TensorToWrite[],
   dataStart: number,
 ): Promise<void> {
-  const buffers = [new ArrayBuffer(PIECE_BYTES), new ArrayBuffer(PIECE_BYTES)] as const;
+  const largest = tensors.reduce((most, tensor) => Math.max(most, tensorBytes(tensor)), 0);
+  const bufferBytes = Math.min(PIECE_BYTES, largest);
+  const buffers = [new ArrayBuffer(bufferBytes), new ArrayBuffer(bufferBytes)] as const;
   let position = dataStart;
   let turn: 0 | 1 = 0;
   let inFlight: Promise<void> = Promise.resolve();

@@ -1,15 +1,19 @@
 /**
  * @file A folder per test file that is removed afterwards, and small helpers on files.
  */
-import { mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { afterAll } from 'vitest';
 
+/** A file system in memory, where the machine has one. */
+const MEMORY = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+
 /** Makes the folder now and removes it after the tests of the calling file. */
-export function temporaryFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'spillway-checkpoint-'));
+export function temporaryFolder(where: 'disk' | 'memory' = 'disk'): string {
+  const parent = where === 'memory' ? MEMORY : tmpdir();
+  const folder = mkdtempSync(join(parent, 'spillway-checkpoint-'));
   afterAll(() => {
     rmSync(folder, { recursive: true, force: true });
   });
