@@ -35,20 +35,30 @@ export function decoderLayer(layer: DecoderLayer): DenseBlock {
     readsIfPresent: ['documents'],
     apply: (params, [x], aux) => {
       const [batchSize, length] = x!.shape as [number, number, number];
-      return [run(layer, params, x!, sequenceAttention([batchSize, length], aux))];
+      const attention = sequenceAttention([batchSize, length], aux);
+      return [run(layer, params, x!, attention).output];
     },
     extend: (params, [x], cached, place) => {
       const attention = continuedAttention(cached, place);
-      const output = run(layer, params, x!, attention);
-      return { output, added: attention.added() };
+      return run(layer, params, x!, attention, () => attention.added());
     },
   };
 }
 
-/** [B, T, C] of [B, T, C]. Tidies free, half a layer at a time, what no gradient saved. */
-function run(layer: DecoderLayer, params: Params, x: Tensor, attention: Attention): Tensor {
+/** [B, T, C] of [B, T, C], and tensors of the attention that outlive it. */
+function run(
+  layer: DecoderLayer,
+  params: Params,
+  x: Tensor,
+  attention: Attention,
+  added: () => Tensor[] = () => [],
+): { output: Tensor; added: Tensor[] } {
   const rows = tf.reshape(x, [-1, layer.hiddenSize]);
-  const attended = tf.tidy(() => residualAdd(rows, layer.attention(params, rows, attention)));
+  // Tidies free, half a layer at a time, what no gradient saved.
+  const [attended, ...kept] = tf.tidy(() => {
+    const sum = residualAdd(rows, layer.attention(params, rows, attention));
+    return [sum, ...added()];
+  });
   const output = tf.tidy(() => residualAdd(attended, layer.feedForward(params, attended)));
-  return tf.reshape(output, x.shape);
+  return { output: tf.reshape(output, x.shape), added: kept };
 }

@@ -67,11 +67,7 @@ function rowGradients(dy: Tensor, aux: BlockAux, width: number, positions: boole
   return [tokenRows, own ? tf.clone(tokenRows) : tf.sum(dy, 0)];
 }
 
-function positionIndices(
-  fields: BlockAux['fields'],
-  positions: ParamSpec,
-  first = 0,
-): Int32Array {
+function positionIndices(fields: BlockAux['fields'], positions: ParamSpec, first = 0): Int32Array {
   const [, length] = tokenShape(fields);
   const limit = positions.shape[0]!;
   if (first + length > limit) {
