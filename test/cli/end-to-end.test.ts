@@ -79,9 +79,11 @@ describe('a training run', () => {
   it('ends with status 0, a silent standard error and its totals on standard output', () => {
     expect(first.stderr).toBe('');
     expect(first.status).toBe(0);
-    for (const text of ['training state', 'budgets:', 'step 6/6', 'peak bytes:', 'bytes moved:']) {
+    for (const text of ['training state', 'budgets:', 'step 6/6', `model saved in ${output}\n`]) {
       expect(first.stdout).toContain(text);
     }
+    expect(first.stdout).toMatch(/^tier +peak +budget\ndevice .* 8 MiB\nhost .* 16 MiB\nnvme /m);
+    expect(first.stdout).toMatch(/^link +moved +per step\nupload .*\ndownload /m);
   });
 
   it('writes one metrics line per logging step, step first, with a falling loss', () => {
