@@ -22,13 +22,15 @@ export interface RewrittenTemplate {
 
 const OPENING = /\{[#%{]/g;
 const GENERATION_TAG = /\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}/y;
+const SPELLED_TAG = /.\{%-?\s*(?:end)?generation\s*-?%\}/s;
 const STRING = /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"/sy;
 
-/** Rewrites the tags, and nothing in comments, strings or plain text. */
+/** Rewrites the tags, and in strings their spelling, which the library would drop there as well. */
 export function rewriteGenerationBlocks(source: string): RewrittenTemplate {
   const parts: string[] = [];
   let done = 0;
   let at = 0;
+  let marksGenerations = false;
   for (;;) {
     OPENING.lastIndex = at;
     const opening = OPENING.exec(source);
@@ -37,6 +39,12 @@ export function rewriteGenerationBlocks(source: string): RewrittenTemplate {
     const tag = GENERATION_TAG.exec(source);
     if (tag === null) {
       at = endOfTag(source, opening.index);
+      const other = source.slice(opening.index, at);
+      if (source[opening.index + 1] !== '#' && SPELLED_TAG.test(other)) {
+        // Within a tag this can only stand in a string.
+        parts.push(source.slice(done, opening.index), spellOtherwise(other));
+        done = at;
+      }
       continue;
     }
     const [all, before = '', end, after = ''] = tag;
@@ -44,9 +52,15 @@ export function rewriteGenerationBlocks(source: string): RewrittenTemplate {
     parts.push(source.slice(done, opening.index), `{%${before} ${name} ${after}%}`);
     at = opening.index + all.length;
     done = at;
+    marksGenerations = true;
   }
   parts.push(source.slice(done));
-  return { source: parts.join(''), marksGenerations: parts.length > 1 };
+  return { source: parts.join(''), marksGenerations };
+}
+
+/** The first two characters are the tag's own. */
+function spellOtherwise(tag: string): string {
+  return tag.slice(0, 2) + tag.slice(2).replaceAll(/\{%(?=-?\s*(?:end)?generation)/g, '{\\x25');
 }
 
 /** The index after the tag that opens at `start`; the end of the source when it stays open. */

@@ -6,6 +6,7 @@
  */
 import * as library from '@huggingface/jinja';
 import { GENERATION_PRELUDE, rewriteGenerationBlocks } from './generation-blocks.js';
+import { teachPythonStrings } from './python-strings.js';
 import { strftime } from './strftime.js';
 
 /** What is used of the library. */
@@ -21,6 +22,8 @@ interface Library {
 
 // The library's typings have imports that NodeNext does not resolve.
 const { Environment, Interpreter, tokenize, parse } = library as unknown as Library;
+
+teachPythonStrings(new Environment().set('sample', ''));
 
 /** What transformers' Jinja environment is made with. */
 const BLOCK_OPTIONS = { trim_blocks: true, lstrip_blocks: true };
@@ -50,6 +53,7 @@ export class JinjaProgram {
     const rewritten = rewriteGenerationBlocks(source.replaceAll(/\r\n?/g, '\n'));
     this.marksGenerations = rewritten.marksGenerations;
     this.#program = parse(tokenize(rewritten.source, BLOCK_OPTIONS));
+    forgiveUndefinedLoops(this.#program);
   }
 
   /** The text for `variables`. Throws plain errors, `raise_exception`'s message among them. */
@@ -66,6 +70,25 @@ export class JinjaProgram {
     interpreter.run(PRELUDE);
     return String(interpreter.run(this.#program).value);
   }
+}
+
+/** Jinja loops over an undefined variable no times, where the library fails. */
+function forgiveUndefinedLoops(node: object): void {
+  for (const child of Object.values(node) as unknown[]) {
+    if (typeof child === 'object' && child !== null) forgiveUndefinedLoops(child);
+  }
+  if (!('type' in node) || node.type !== 'For' || !('iterable' in node)) return;
+  const iterable = node.iterable as object;
+  // In `for x in xs if …` the iterable is a selection from `lhs`.
+  if ('lhs' in iterable && 'test' in iterable) iterable.lhs = orEmpty(iterable.lhs as object);
+  else node.iterable = orEmpty(iterable);
+}
+
+/** `expression | default([])` */
+function orEmpty(expression: object): object {
+  const source = '{{ x | default([]) }}';
+  const program = parse(tokenize(source, BLOCK_OPTIONS)) as { readonly body: readonly object[] };
+  return Object.assign(program.body[0]!, { operand: expression });
 }
 
 function globals(): Readonly<Record<string, unknown>> {

@@ -150,15 +150,16 @@ function spellingOf(contents: Json, tokenizer: LibraryTokenizer): TokenSpelling 
   );
   return {
     byteLevel: partsOf(contents['pre_tokenizer']).some((part) => part['type'] === 'ByteLevel'),
+    prepends: partsOf(contents['normalizer']).some((part) => part['type'] === 'Prepend'),
     isAdded: (token) => added.has(token),
     trim: trimming && { addPrefixSpace: trimming['add_prefix_space'] === true },
   };
 }
 
-/** A pre-tokenizer or post-processor and, of a sequence, all its parts. */
+/** A normalizer, pre-tokenizer or post-processor and, of a sequence, all its parts. */
 function partsOf(part: unknown): readonly Json[] {
   if (!isObject(part)) return [];
-  const parts = part['pretokenizers'] ?? part['processors'];
+  const parts = part['normalizers'] ?? part['pretokenizers'] ?? part['processors'];
   return [part, ...(Array.isArray(parts) ? (parts as unknown[]).flatMap(partsOf) : [])];
 }
 

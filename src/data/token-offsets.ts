@@ -11,6 +11,8 @@
 export interface TokenSpelling {
   /** Byte-level alphabet (GPT-2's); otherwise "▁" is a space and "<0xE2>" a byte. */
   readonly byteLevel: boolean;
+  /** A space is put before each stretch between added tokens, even before a space. */
+  readonly prepends: boolean;
   /** Tokens that stand for themselves. */
   readonly isAdded: (token: string) => boolean;
   /** The post-processor takes spaces off both ends of an offset. */
@@ -18,6 +20,8 @@ export interface TokenSpelling {
 }
 
 const SPACE = 0x20;
+const SPACE_SYMBOLS = ['▁', 'Ġ'];
+const LITERAL_SYMBOL = Buffer.from('▁');
 const BYTE_TOKEN = /^<0x([0-9A-F]{2})>$/;
 
 /** A character with the marks on it, or Hangul letters that may join: what normal forms act on. */
@@ -47,37 +51,60 @@ function match(
   let afterAdded = false;
   for (const [index, token] of tokens.entries()) {
     const added = spelling.isAdded(token);
-    const spellings = added
-      ? [Buffer.from(token)]
-      : [spelled(token, spelling.byteLevel), Buffer.from(token)];
-    // An added token may swallow white space on either side (lstrip, rstrip).
-    const found =
-      placeOf(text, at, spellings) ??
-      (added || afterAdded ? placeOf(text, skipSpace(text, at), spellings) : undefined);
-    if (found === undefined) return undefined;
-    offsets.set([found.start, found.end], 2 * index);
-    at = found.next;
+    const endFrom = (from: number) =>
+      added
+        ? literalEnd(text, from, Buffer.from(token))
+        : plainEnd(text, from, token, spelling, index === 0 || afterAdded);
+    let start = at;
+    let end = endFrom(start);
+    if (end < 0 && (added || afterAdded)) {
+      // An added token may swallow white space on either side (lstrip, rstrip).
+      start = skipSpace(text, at);
+      end = endFrom(start);
+    }
+    if (end < 0) return undefined;
+    // An inserted space belongs to the character that it stands before.
+    offsets.set([start, end > start ? end : endOfCharacter(text, start)], 2 * index);
+    at = end;
     afterAdded = added;
   }
   if (afterAdded) at = skipSpace(text, at);
   return at === text.length ? offsets : undefined;
 }
 
-/** Where the token stands and where the next begins, when the text goes on with it at `at`. */
-function placeOf(
+/** Where a token of the vocabulary ends that begins at `at`; -1: the text goes on otherwise. */
+function plainEnd(
   text: Buffer,
   at: number,
-  spellings: readonly Uint8Array[],
-): { readonly start: number; readonly end: number; readonly next: number } | undefined {
-  for (const bytes of spellings) {
-    const next = at + bytes.length;
-    if (startsWith(text, at, bytes)) return { start: at, end: next, next };
-    if (bytes[0] !== SPACE || !startsWith(text, at, bytes.subarray(1))) continue;
-    // A space that the tokenizer inserted belongs to the character that it stands before.
-    const end = bytes.length === 1 ? endOfCharacter(text, at) : next - 1;
-    return { start: at, end, next: next - 1 };
+  token: string,
+  spelling: TokenSpelling,
+  first: boolean,
+): number {
+  const end = (spelt: string) =>
+    spelling.byteLevel ? literalEnd(text, at, byteLevelBytes(spelt)) : spelledEnd(text, at, spelt);
+  if (!first || !SPACE_SYMBOLS.includes(token.charAt(0))) return end(token);
+  // The first token may begin with an inserted space.
+  const inserted = end(token.slice(1));
+  if (spelling.prepends) return inserted;
+  const plain = end(token);
+  return plain < 0 ? inserted : plain;
+}
+
+function literalEnd(text: Buffer, at: number, bytes: Uint8Array): number {
+  return startsWith(text, at, bytes) ? at + bytes.length : -1;
+}
+
+function spelledEnd(text: Buffer, at: number, token: string): number {
+  const byte = BYTE_TOKEN.exec(token);
+  if (byte !== null) return literalEnd(text, at, Uint8Array.of(Number.parseInt(byte[1]!, 16)));
+  let end = at;
+  for (const part of token.split(/(▁)/)) {
+    const spaced = part === '▁' && text[end] === SPACE;
+    const bytes = part === '▁' ? LITERAL_SYMBOL : Buffer.from(part);
+    end = spaced ? end + 1 : literalEnd(text, end, bytes);
+    if (end < 0) return -1;
   }
-  return undefined;
+  return end;
 }
 
 /** Matches with the text in normal form C or KC, and leads back character by character. */
@@ -142,13 +169,6 @@ function trimSpaces(offsets: Int32Array, tokens: readonly string[], addPrefixSpa
 
 function spaces(found: RegExpExecArray | null): number {
   return found === null ? 0 : Buffer.byteLength(found[0].replaceAll('\u0120', ' '));
-}
-
-function spelled(token: string, byteLevel: boolean): Uint8Array {
-  if (byteLevel) return byteLevelBytes(token);
-  const byte = BYTE_TOKEN.exec(token);
-  if (byte !== null) return Uint8Array.of(Number.parseInt(byte[1]!, 16));
-  return Buffer.from(token.replaceAll('\u2581', ' '));
 }
 
 /** The index after ASCII white space at `at`. */
