@@ -6,12 +6,6 @@ import type { DataFile } from './data-files.js';
 import { readJsonl } from './read-jsonl.js';
 import type { JsonlLine } from './read-jsonl.js';
 
-/**
- * Text per batch, in characters: some tens of milliseconds of tokenising, against which a message
- * between threads (about 0.1 ms) is nothing.
- */
-const BATCH_CHARACTERS = 2 ** 18;
-
 /** Lines per batch, so that a batch of short lines stays small in objects. */
 const BATCH_LINES = 4096;
 
@@ -25,10 +19,12 @@ export interface LineBatch {
 /**
  * Yields all lines; at the end `hash` has seen the contents. The last batch may have no lines.
  *
+ * @param batchCharacters a batch is complete with the line that reaches this number
  * @throws what `readJsonl` throws, after the batches before
  */
 export async function* lineBatches(
   files: readonly DataFile[],
+  batchCharacters: number,
   hash: ContentHash,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<LineBatch, void, undefined> {
@@ -50,7 +46,7 @@ export async function* lineBatches(
       for await (const line of readJsonl(path, { onBytes, signal })) {
         lines.push(line);
         characters += line.text.length;
-        if (characters >= BATCH_CHARACTERS || lines.length >= BATCH_LINES) yield takeBatch();
+        if (characters >= batchCharacters || lines.length >= BATCH_LINES) yield takeBatch();
       }
     } catch (error) {
       // A bad line before the end of the file comes first.

@@ -18,6 +18,15 @@ import { TokenizePool } from './tokenize-pool.js';
 /** Less text than this is encoded here: a thread takes about half a second to start. */
 export const INLINE_BYTES = 2 ** 20;
 
+/**
+ * Characters per batch for a thread: a few tenths of a second of tokenising, against which a message
+ * between threads (about 0.1 ms) is nothing.
+ */
+const THREAD_BATCH = 2 ** 18;
+
+/** Characters per batch on the calling thread, whose event loop waits for as long: some 30 ms. */
+const INLINE_BATCH = 2 ** 14;
+
 /** Text per thread that makes starting it worthwhile. */
 const BYTES_PER_WORKER = 2 ** 19;
 
@@ -52,6 +61,7 @@ export interface TokenizedFiles {
 interface Encoder {
   /** Batches under way at most. */
   readonly depth: number;
+  readonly batchCharacters: number;
   encode(lines: LineBatch['lines']): Promise<EncodedBatch>;
   close(): Promise<void>;
 }
@@ -75,7 +85,7 @@ export async function tokenizeFiles(
   signal?.addEventListener('abort', onAbort);
   try {
     await runInOrder(
-      lineBatches(files, hash, signal),
+      lineBatches(files, encoder.batchCharacters, hash, signal),
       encoder.depth,
       async (batch) => ({ batch, encoded: await encoder.encode(batch.lines) }),
       ({ batch, encoded }) => {
@@ -103,6 +113,7 @@ function encoderFor(options: TokenizeOptions): Encoder {
     const encoder = new BatchEncoder(encoderOptions);
     return {
       depth: 1,
+      batchCharacters: INLINE_BATCH,
       encode: async (lines) => {
         // Between batches timers and signals get their turn.
         await nextTurn();
@@ -112,7 +123,14 @@ function encoderFor(options: TokenizeOptions): Encoder {
     };
   }
   const useful = known ? Math.max(1, Math.ceil(bytes / BYTES_PER_WORKER)) : options.workers;
-  return new TokenizePool(Math.min(options.workers, useful), encoderOptions, options.workerFile);
+  const workers = Math.min(options.workers, useful);
+  const pool = new TokenizePool(workers, encoderOptions, options.workerFile);
+  return {
+    depth: pool.depth,
+    batchCharacters: THREAD_BATCH,
+    encode: (lines) => pool.encode(lines),
+    close: () => pool.close(),
+  };
 }
 
 /** Puts encoded batches one after the other. */
