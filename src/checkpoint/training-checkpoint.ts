@@ -46,7 +46,7 @@ const runState = z.object({
   /** Since the last line of metrics. */
   window: z.object({ loss_sum: z.number(), steps: count, seconds: z.number() }),
   /** The best evaluation among those whose weights were saved. */
-  best_saved: z.object({ metric: z.number(), folder: z.string() }).nullable(),
+  best_saved: z.object({ metric: z.number(), step: count }).nullable(),
 });
 
 const trainerState = z.looseObject({

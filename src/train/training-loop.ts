@@ -1,43 +1,45 @@
 /**
- * @file The loop over optimizer steps: batches in, metrics and checkpoints out.
+ * @file The loop over optimizer steps: batches in, metrics, evaluations and checkpoints out.
  *
  * The next step is handed in while the update of the last one still runs; a metrics line is written
- * when its step is committed.
+ * when its step is committed. After a step come its line, its evaluation and its checkpoint, in
+ * this order, as in Hugging Face's Trainer.
  */
 import { join } from 'node:path';
 import type { TrainConfig } from '../config/train-config.js';
 import type { BatchSampler } from '../data/batch-sampler.js';
 import { collate } from '../data/collate.js';
-import type { TokenDataset } from '../data/load-dataset.js';
+import type { TokenDataset } from '../data/token-dataset.js';
 import type { Engine } from '../engine/engine.js';
 import type { StepResult } from '../engine/engine-options.js';
 import { lrFactor, type LrSchedule } from '../optim/lr-schedule.js';
+import type { Cadence } from './cadence.js';
+import type { CheckpointWriter } from './checkpoint-writer.js';
+import { evaluateDataset } from './evaluate-dataset.js';
 import type { MetricsFile, MetricsRecord } from './metrics-file.js';
+import type { EvaluationRecord, RunReporter } from './run-reporter.js';
+import type { TrainingState } from './training-state.js';
 
 /** What the loop works with; its caller owns all of it. */
 export interface LoopParts {
   readonly config: TrainConfig;
   readonly engine: Engine;
   readonly dataset: TokenDataset;
+  /** Present where something is evaluated. */
+  readonly evalDataset: TokenDataset | undefined;
+  /** At the position of `state`. */
   readonly sampler: BatchSampler;
   readonly schedule: LrSchedule;
+  readonly cadence: Cadence;
   /** Longest sequence in tokens. */
   readonly maxLength: number;
   readonly metrics: MetricsFile;
-  /** Ends the run after the step that is under way, with a checkpoint. */
+  readonly checkpoints: CheckpointWriter;
+  /** Mutated as the run goes on. */
+  readonly state: TrainingState;
+  readonly reporter: RunReporter;
+  /** Ends the run after the step, or the batch of an evaluation, that is under way. */
   readonly signal: AbortSignal | undefined;
-  /** Receives one line per logging step. */
-  readonly print: (line: string) => void;
-}
-
-/** Totals of a run. */
-export interface LoopResult {
-  /** Mean of all steps' losses. */
-  readonly trainLoss: number;
-  readonly globalStep: number;
-  readonly tokenCount: number;
-  /** Whether the signal ended the run early. */
-  readonly interrupted: boolean;
 }
 
 /** A step whose metrics wait for its commit. */
@@ -48,51 +50,61 @@ interface Pending {
 
 export class TrainingLoop {
   readonly #parts: LoopParts;
-  readonly #history: MetricsRecord[] = [];
   #pending: Pending | undefined;
-  #tokenCount = 0;
-  #lossSum = 0;
-  /** Since the last metrics line. */
-  #window = { lossSum: 0, steps: 0, start: performance.now() };
 
   constructor(parts: LoopParts) {
     this.#parts = parts;
   }
 
-  /** Runs all steps. @throws what the engine, saving and metrics throw */
-  async run(): Promise<LoopResult> {
-    const { engine, sampler, dataset, maxLength, signal } = this.#parts;
-    let interrupted = false;
+  /**
+   * Runs the steps that are left.
+   *
+   * @returns the checkpoint that an interrupted run leaves; undefined when it came to its end
+   * @throws what the engine, saving and metrics throw; the signal's reason when it came before there
+   *   was anything to save
+   */
+  async run(): Promise<{ readonly interruptedIn: string } | undefined> {
+    const { config, engine, sampler, state, signal } = this.#parts;
+    if (state.step === 0 && config.evalOnStart && (await this.#evaluate()) === undefined) {
+      signal?.throwIfAborted();
+    }
+    if (state.evaluationDue) {
+      const folder = await this.#conclude();
+      if (folder !== undefined) return { interruptedIn: folder };
+    }
     for (let batch = sampler.next(); batch !== undefined; batch = sampler.next()) {
+      const start = performance.now();
+      const { dataset, maxLength } = this.#parts;
       const learningRate = this.#learningRate(engine.stepCount);
       const result = await engine.step(collate(dataset, batch.microBatches, maxLength), {
         learningRate,
       });
       await this.#acknowledge();
-      for (const rows of batch.microBatches) {
-        for (const row of rows) this.#tokenCount += dataset.rowLength(row);
-      }
-      this.#pending = {
-        committed: result.committed,
-        record: this.#recordOf(result, learningRate),
-      };
-      interrupted = signal?.aborted === true && result.step < sampler.totalSteps;
-      if (interrupted || this.#savesAt(result.step)) await this.#saveCheckpoint(result.step);
-      if (interrupted) break;
+      const tokens = this.#tokensOf(batch.microBatches);
+      state.addStep(result.step, result.loss, tokens);
+      const seconds = (performance.now() - start) / 1000;
+      state.addSeconds(seconds);
+      const record = this.#recordOf(result, learningRate);
+      this.#pending = { committed: result.committed, record };
+      this.#reportStep(result, tokens, seconds);
+      const folder = await this.#conclude();
+      if (folder !== undefined) return { interruptedIn: folder };
     }
     await this.#acknowledge();
-    const globalStep = engine.stepCount;
-    return {
-      trainLoss: this.#lossSum / globalStep,
-      globalStep,
-      tokenCount: this.#tokenCount,
-      interrupted,
-    };
+    return undefined;
   }
 
   #learningRate(stepIndex: number): number {
     const { config, schedule } = this.#parts;
     return config.learningRate * lrFactor(schedule, stepIndex);
+  }
+
+  #tokensOf(microBatches: readonly Uint32Array[]): number {
+    let tokens = 0;
+    for (const rows of microBatches) {
+      for (const row of rows) tokens += this.#parts.dataset.rowLength(row);
+    }
+    return tokens;
   }
 
   /** Waits for the pending step's commit and writes its line. */
@@ -103,73 +115,98 @@ export class TrainingLoop {
     await pending.committed;
     const { record } = pending;
     if (record === undefined) return;
-    await this.#parts.metrics.append(record);
-    this.#history.push(record);
-    this.#parts.print(describe(record, this.#parts.sampler.totalSteps));
+    const { metrics, state, reporter } = this.#parts;
+    await metrics.append(record);
+    state.history.push(record);
+    reporter.logged(record);
   }
 
   /** The metrics of a logging step; undefined for other steps. */
   #recordOf(result: StepResult, learningRate: number): MetricsRecord | undefined {
-    const { config, sampler } = this.#parts;
-    this.#lossSum += result.loss;
-    const window = this.#window;
-    window.lossSum += result.loss;
-    window.steps += 1;
-    const isLast = result.step === sampler.totalSteps;
-    if (result.step % config.loggingSteps !== 0 && !isLast) return undefined;
-    const now = performance.now();
-    this.#window = { lossSum: 0, steps: 0, start: now };
+    const { cadence, sampler, state } = this.#parts;
+    if (!cadence.logsAt(result.step)) return undefined;
+    const { loss, stepSeconds } = state.takeWindow();
     return {
       step: result.step,
-      loss: window.lossSum / window.steps,
+      loss,
       grad_norm: result.gradNorm,
       learning_rate: learningRate,
       epoch: sampler.epochsDrawn,
-      num_tokens: this.#tokenCount,
-      'spillway/step_seconds': (now - window.start) / 1000 / window.steps,
+      num_tokens: state.tokenCount,
+      'spillway/step_seconds': stepSeconds,
     };
   }
 
-  /** As Hugging Face's Trainer: every `save_steps`, and after the last step. */
-  #savesAt(step: number): boolean {
-    const { config, sampler } = this.#parts;
-    if (config.saveStrategy !== 'steps') return false;
-    return step % config.saveSteps === 0 || step === sampler.totalSteps;
+  #reportStep(result: StepResult, tokens: number, seconds: number): void {
+    const { engine, sampler, reporter } = this.#parts;
+    reporter.stepped({
+      step: result.step,
+      totalSteps: sampler.totalSteps,
+      loss: result.loss,
+      tokens,
+      seconds,
+      heldBytes: engine.heldBytes,
+      budgetBytes: engine.budgetBytes,
+    });
   }
 
-  async #saveCheckpoint(step: number): Promise<void> {
-    const { config, engine, sampler } = this.#parts;
+  /**
+   * Evaluates and saves as the step asks.
+   *
+   * @returns the checkpoint, where the run ends here because of the signal
+   */
+  async #conclude(): Promise<string | undefined> {
+    const { cadence, checkpoints, sampler, state, signal } = this.#parts;
+    const { step } = state;
+    let isBest = false;
+    let metric: number | undefined;
+    if (cadence.evaluatesAt(step)) {
+      const record = await this.#evaluate();
+      state.evaluationDue = record === undefined;
+      if (record !== undefined) isBest = state.addEvaluation(record);
+      metric = record?.eval_loss;
+    }
+    const isLast = step >= sampler.totalSteps && !state.evaluationDue;
+    const interrupted = signal?.aborted === true && !isLast;
+    const saves = cadence.savesAt(step, isBest) && !state.evaluationDue;
+    // What only the signal saves is no candidate for the best: the same run without it is not.
+    if (saves) state.addCheckpoint(metric);
+    if (!saves && !interrupted) return undefined;
     await this.#acknowledge();
-    await engine.save(join(config.outputDir, `checkpoint-${step}`), {
-      optimizer: true,
-      jsonFiles: {
-        'trainer_state.json': {
-          global_step: step,
-          epoch: sampler.epochsDrawn,
-          max_steps: sampler.totalSteps,
-          num_train_epochs: config.numTrainEpochs,
-          logging_steps: config.loggingSteps,
-          save_steps: config.saveSteps,
-          train_batch_size: config.perDeviceTrainBatchSize,
-          log_history: this.#history,
-        },
-        'spillway.json': {
-          format: 1,
-          dtype: config.dtype,
-          seed: config.seed,
-          step,
-          data_position: sampler.position,
-          num_tokens: this.#tokenCount,
-        },
-      },
+    const folder = await checkpoints.save(state, sampler.epochsDrawn);
+    return interrupted ? folder : undefined;
+  }
+
+  /** Evaluates and writes the line; undefined when the signal comes first. */
+  async #evaluate(): Promise<EvaluationRecord | undefined> {
+    const { config, engine, evalDataset, maxLength, metrics, reporter, signal } = this.#parts;
+    const { sampler, state } = this.#parts;
+    if (evalDataset === undefined) return undefined;
+    await this.#acknowledge();
+    const total = evalDataset.length;
+    const found = await evaluateDataset(engine, evalDataset, {
+      batchSize: config.perDeviceEvalBatchSize ?? config.perDeviceTrainBatchSize,
+      maxLength,
+      signal,
+      onProgress: (done) => reporter.evaluating(done, total),
     });
+    if (found === undefined) return undefined;
+    const record: EvaluationRecord = {
+      step: state.step,
+      epoch: sampler.epochsDrawn,
+      eval_loss: found.loss,
+      eval_perplexity: found.perplexity,
+      eval_runtime: found.seconds,
+      eval_samples_per_second: total / found.seconds,
+    };
+    await metrics.append(record);
+    state.history.push(record);
+    reporter.evaluated(record);
+    return record;
   }
 }
 
-function describe(record: MetricsRecord, totalSteps: number): string {
-  const loss = record.loss.toFixed(4);
-  const norm = record.grad_norm.toPrecision(4);
-  const rate = record.learning_rate.toExponential(2);
-  const seconds = record['spillway/step_seconds'].toFixed(2);
-  return `step ${record.step}/${totalSteps}  loss ${loss}  grad_norm ${norm}  lr ${rate}  ${seconds} s/step`;
+/** Path of the run's metrics. */
+export function metricsPath(outputDir: string): string {
+  return join(outputDir, 'metrics.jsonl');
 }

@@ -1,0 +1,56 @@
+/**
+ * @file What a run tells at its start and at its end, in numbers.
+ */
+import { TIERS } from '../../core/types.js';
+import type { Engine } from '../engine/engine.js';
+import type { RunSummary } from './run-reporter.js';
+import type { TrainingState } from './training-state.js';
+
+/** Share of a state's elements at each tier, e.g. `param host 60 % + nvme 40 %`. */
+export function describeHomes(engine: Engine): string {
+  const { homes } = engine.plan;
+  const lengths = engine.groupLengths;
+  const total = lengths.reduce((sum, length) => sum + length, 0);
+  return (['param', 'grad', 'optimizer'] as const)
+    .map((state) => {
+      const shares = TIERS.flatMap((tier) => {
+        const held = homes.reduce(
+          (sum, home, group) => sum + (home[state] === tier ? (lengths[group] ?? 0) : 0),
+          0,
+        );
+        return held === 0 ? [] : [`${tier} ${Math.round((held / total) * 100)} %`];
+      });
+      return `${state} ${shares.join(' + ')}`;
+    })
+    .join(', ');
+}
+
+/**
+ * The content of summary.json. Steps before a resumed run count in what `state` holds; times, peaks
+ * and bytes are this process's.
+ *
+ * @param seconds wall time of the run
+ * @param bestFolder the best checkpoint, where evaluations and checkpoints made one
+ */
+export function summaryOf(
+  engine: Engine,
+  state: TrainingState,
+  seconds: number,
+  bestFolder: string | undefined,
+): RunSummary {
+  const evaluation = state.history.findLast((record) => 'eval_loss' in record);
+  return {
+    train_loss: state.trainLoss,
+    global_step: state.step,
+    num_tokens: state.tokenCount,
+    train_runtime: seconds,
+    ...(evaluation === undefined ? {} : { eval_loss: evaluation.eval_loss }),
+    ...(state.best === undefined ? {} : { best_metric: state.best.metric }),
+    ...(bestFolder === undefined ? {} : { best_model_checkpoint: bestFolder }),
+    peak_bytes: engine.peakBytes,
+    budget_bytes: engine.budgetBytes,
+    bytes_moved: engine.bytesMoved,
+    cpu_fallbacks: Object.values(engine.cpuFallbacks).reduce((sum, count) => sum + count, 0),
+    peak_rss_bytes: process.resourceUsage().maxRSS * 1024,
+  };
+}
