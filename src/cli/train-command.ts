@@ -50,8 +50,7 @@ export async function runTrainCommand(
   const stop = stopOnSignals(output.logger);
   try {
     const { logger, reporter } = output;
-    const options = { logger, reporter, signal: stop.signal, stdout: print };
-    await runTrain(config, options);
+    await runTrain(config, { logger, reporter, signal: stop.signal });
   } catch (error) {
     // The run was asked to stop and says so.
     if (!(stop.signal.aborted && isAbort(error, stop.signal))) throw error;
@@ -60,10 +59,6 @@ export async function runTrainCommand(
     output.dispose();
   }
   return stop.status();
-}
-
-function print(line: string): void {
-  process.stdout.write(`${line}\n`);
 }
 
 /** Loads the configuration; where it is refused, what was noted before is told first. */
