@@ -16,6 +16,7 @@ import { rowOptionsOf } from './encode-batch.js';
 import { PackedDataset } from './packed-dataset.js';
 import { ProgressMeter } from './progress-meter.js';
 import { RowEncoder } from './row-encoder.js';
+import type { RowEncoderOptions } from './row-encoder.js';
 import { splitRows } from './split-rows.js';
 import { defaultCacheFolder, TokenCache } from './token-cache.js';
 import type { DatasetProgress, TokenDataset } from './token-dataset.js';
@@ -215,25 +216,36 @@ async function cachedTokens(
     });
   if (folder === undefined) return tokenize();
   const cache = new TokenCache(folder, logger);
-  const contentHash = await hashFiles(files, signal);
-  if (contentHash === undefined) return tokenize();
-  const fingerprint = await new RowEncoder(rowOptions).fingerprint();
-  const key = cacheKey([contentHash, fingerprint, maxLength, vocabSize]);
+  const key = cacheKey(await hashFiles(files, signal), await encodingOf(rowOptions), options);
+  // What cannot be read is refused by the rows that need it, with a better message.
+  if (key === undefined) return tokenize();
   const found = await cache.load(key);
   signal?.throwIfAborted();
   if (found !== undefined) return found;
   const tokens = await tokenize();
-  // A file that was written to meanwhile has other rows than its key says.
-  if (tokens.contentHash === contentHash) await cache.store(key, tokens);
+  // Data or tokenizer that were written to meanwhile have other rows than the key says.
+  const keyOfTokens = cacheKey(tokens.contentHash, await encodingOf(rowOptions), options);
+  if (keyOfTokens === key) await cache.store(key, tokens);
   return tokens;
+}
+
+/** Identity of tokenizer, template and options; undefined when a file is broken. */
+function encodingOf(rowOptions: RowEncoderOptions): Promise<string | undefined> {
+  return new RowEncoder(rowOptions).fingerprint().catch(() => undefined);
 }
 
 /** To be raised when the same rows come to be kept in another form. */
 const CACHE_VERSION = 1;
 
-function cacheKey(parts: readonly (string | number)[]): string {
-  const identity = JSON.stringify([CACHE_VERSION, endianness(), ...parts]);
-  return createHash('sha256').update(identity).digest('hex');
+/** SHA-256 of everything that decides the rows, or undefined when a part is unknown. */
+function cacheKey(
+  contentHash: string | undefined,
+  encoding: string | undefined,
+  { maxLength, vocabSize }: CommonOptions,
+): string | undefined {
+  if (contentHash === undefined || encoding === undefined) return undefined;
+  const parts = [CACHE_VERSION, endianness(), contentHash, encoding, maxLength, vocabSize];
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex');
 }
 
 /** Undefined where nothing is to be kept. */

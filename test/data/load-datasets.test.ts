@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { silentLogger } from '../../core/logger.js';
 import { byteLevelTokenizer } from '../../src/checkpoint/byte-level-tokenizer.js';
 import { byteLevelTokenizerConfig } from '../../src/checkpoint/byte-level-tokenizer.js';
@@ -248,6 +248,29 @@ describe('the token cache', () => {
     writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(byteLevelTokenizer()));
     expect(await ids({ folder })).toEqual([97, 98, 99, 101]);
     expect(entries()).toHaveLength(7);
+  });
+
+  it('refuses nothing that loads without it: rows of ids beside a broken template', async () => {
+    const { tokenCache, entries } = cacheFolder();
+    const folder = mkdtempSync(join(root, 'broken-'));
+    writeFileSync(join(folder, 'tokenizer_config.json'), '{"chat_template": ');
+    expect(firstIds((await load({ tokenCache, folder })).train)).toEqual(numbers(100, 20));
+    expect(entries()).toEqual([]);
+  });
+
+  it('keeps nothing under the key of a tokenizer that changes meanwhile', async () => {
+    const { tokenCache, entries } = cacheFolder();
+    const folder = mkdtempSync(join(root, 'changing-'));
+    // A clock that lets every report through: one comes between key and entry.
+    let clock = 0;
+    const now = vi.spyOn(performance, 'now').mockImplementation(() => (clock += 1000));
+    const onProgress = ({ rows }: DatasetProgress) => {
+      writeFileSync(join(folder, 'config.json'), `{"rows": ${rows}}`);
+    };
+    const first = await load({ tokenCache, folder, onProgress });
+    now.mockRestore();
+    expect(firstIds(first.train)).toEqual(numbers(100, 20));
+    expect(entries()).toEqual([]);
   });
 
   it('keeps nothing of data that are refused', async () => {
