@@ -60,7 +60,7 @@ export function parseRow(line: JsonlLine, textField: string): DataRow {
   }
   const text = isPresent(row, textField) ? row[textField] : undefined;
   if (typeof text !== 'string') {
-    const columns = Object.keys(row).slice(0, 8).join(', ');
+    const columns = Object.keys(row).slice(0, 8).map(columnLabel).join(', ');
     const fact = text === undefined ? `has no "${textField}"` : `has no text in "${textField}"`;
     throw invalid(
       line,
@@ -68,6 +68,11 @@ export function parseRow(line: JsonlLine, textField: string): DataRow {
     );
   }
   return { kind: 'text', text };
+}
+
+/** A column's name within one line of message: keys of a broken row can be anything. */
+function columnLabel(name: string): string {
+  return JSON.stringify(name.slice(0, 40)).slice(1, -1);
 }
 
 function tokensRow(line: JsonlLine, row: Columns): TokensRow {

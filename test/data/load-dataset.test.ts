@@ -209,6 +209,7 @@ describe('a bad row', () => {
     ['{"input_ids": [1, "2"]}', 'DATA_INVALID', 'input_ids'],
     ['{"input_ids": "12"}', 'DATA_INVALID', 'input_ids'],
     ['{"content": "x"}', 'DATA_INVALID', 'columns: content'],
+    ['{"a\\nb": "x"}', 'DATA_INVALID', 'columns: a\\nb)'],
     ['{"text": 5}', 'DATA_INVALID', 'no text in "text"'],
     ['[1, 2]', 'DATA_INVALID', 'not a JSON object'],
     ['null', 'DATA_INVALID', 'not a JSON object'],
