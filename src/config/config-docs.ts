@@ -2,6 +2,7 @@
  * @file docs/CONFIG.md, generated from the schema, and the same as help text.
  */
 import type { ConfigKey } from './config-key.js';
+import { renderDeepSpeedSection } from './deepspeed/ds-docs.js';
 import { FIXED_KEYS, IDLE_KEYS } from './keys/standing-keys.js';
 import { CONFIG_KEY_NAMES, CONFIG_KEYS } from './schema.js';
 
@@ -17,7 +18,7 @@ export function renderConfigPage(): string {
     const cells = [`\`${name}\``, key.type, defaultText(key), key.meaning, key.source];
     return `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
   });
-  return `${PAGE_HEAD}\n${rows.join('\n')}\n${STANDING_HEAD}\n${standingRows().join('\n')}\n`;
+  return `${PAGE_HEAD}\n${rows.join('\n')}\n${STANDING_HEAD}\n${standingRows().join('\n')}\n${renderDeepSpeedSection()}`;
 }
 
 function standingRows(): string[] {

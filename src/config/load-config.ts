@@ -5,6 +5,8 @@ import { SpillwayError } from '../../core/errors.js';
 import { silentLogger } from '../../core/logger.js';
 import type { Logger } from '../../core/logger.js';
 import { checkConfig } from './check-config.js';
+import { applyDsConfig } from './deepspeed/apply-ds-config.js';
+import type { PlaceOf } from './deepspeed/ds-merge.js';
 import { FIXED_KEYS, IDLE_KEYS } from './keys/standing-keys.js';
 import type { RawValues } from './raw-values.js';
 import { readConfigFile } from './read-config-file.js';
@@ -35,10 +37,16 @@ export async function loadConfig(input: ConfigInput): Promise<TrainConfig> {
   const none: RawValues = new Map();
   const fromFile = input.file === undefined ? none : await readConfigFile(input.file);
   const flags = input.flags ?? none;
-  checkStanding(fromFile, flags, input.logger ?? silentLogger);
+  const logger = input.logger ?? silentLogger;
+  checkStanding(fromFile, flags, logger);
+  const placeOf: PlaceOf = (key) =>
+    flags.has(key) ? 'on the command line' : fromFile.has(key) ? `in "${input.file!}"` : undefined;
   const typed = typeValues(CONFIG_KEYS, fromFile, flags);
-  const dtype = resolveDtype(typed, (key) => flags.has(key) || fromFile.has(key));
-  const values = { ...typed, dtype };
+  const own = { ...typed, dtype: resolveDtype(typed, (key) => placeOf(key) !== undefined) };
+  const values =
+    own.deepspeed === undefined
+      ? own
+      : await applyDsConfig({ path: own.deepspeed, values: own, placeOf, logger });
   checkConfig(values);
   for (const key of REQUIRED_KEYS) {
     if (values[key] === undefined) {

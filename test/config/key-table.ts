@@ -4,6 +4,7 @@
  */
 import type { ConfigKeyName } from '../../src/config/schema.js';
 import type { TrainConfig } from '../../src/config/train-config.js';
+import { fileWith } from './config-folder.js';
 
 /** What the tests know of one key. */
 export interface KeyRow {
@@ -29,6 +30,9 @@ function row(
 ): KeyRow {
   return { text, get, value, fallback, ...(bad === undefined ? {} : { bad }), ...more };
 }
+
+/** The key names a file that must be there. */
+const DS_CONFIG = fileWith('{}');
 
 const WSD = [
   ...['--lr_scheduler_type', 'warmup_stable_decay'],
@@ -168,5 +172,7 @@ export const KEY_TABLE: Readonly<Record<ConfigKeyName, KeyRow>> = {
   report_to: row('none', (c) => c.reportTo, 'none', 'none', 'wandb'),
   disable_tqdm: row('true', (c) => c.disableTqdm, true, false, '1'),
   log_format: row('json', (c) => c.logFormat, 'json', 'text', 'yaml'),
-  deepspeed: row('ds.json', (c) => c.deepspeed, 'ds.json'),
+  deepspeed: row(DS_CONFIG, (c) => c.deepspeed, DS_CONFIG, undefined, undefined, {
+    other: DS_CONFIG,
+  }),
 };
