@@ -1,6 +1,7 @@
 /**
  * @file JSON text that must be one object without duplicate keys: headers, indexes, configurations.
  */
+import { MAX_JSON_DEPTH, isNestedDeeper } from '../../core/json-depth.js';
 import { quoteName } from './file-errors.js';
 import { findDuplicateKey } from '../../core/json-duplicate-keys.js';
 
@@ -22,6 +23,7 @@ export function parseJsonObject(
   text: string,
   refuse: (fact: string, cause?: unknown) => Error,
 ): JsonObject {
+  if (isNestedDeeper(text, MAX_JSON_DEPTH)) throw refuse('is nested too deeply');
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -39,6 +39,15 @@ export interface ConfigRules<Schema extends z.ZodType> {
   readonly harmless: readonly string[];
 }
 
+/** A width or a count of a model: whole, positive, far above what any model has. */
+export const configSize = z
+  .int()
+  .positive()
+  .max(2 ** 24);
+
+/** A count of layers; a chain of blocks is made of it. */
+export const configLayers = z.int().positive().max(10_000);
+
 /** Whether a field has one of `values`. */
 export function oneOf(...values: readonly unknown[]): (value: unknown) => boolean {
   return (value) => values.includes(value);
@@ -103,10 +112,10 @@ function parseFields<Schema extends z.ZodType>(
   const parsed = rules.schema.safeParse(present);
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
-  const name = issue?.path.join('.') ?? '';
+  const name = cut(issue?.path.join('.') ?? '');
   throw new SpillwayError(
     'MODEL_CONFIG_INVALID',
-    `config.json: ${name} is missing or invalid: ${issue?.message ?? ''}; compare with a ${rules.modelType} config of transformers`,
+    `config.json: ${name} is missing or invalid: ${cut(issue?.message ?? '')}; compare with a ${rules.modelType} config of transformers`,
     { field: name, value: shown(present[name]) },
   );
 }
@@ -153,12 +162,12 @@ function treatUnknown(
     (name) => !known.has(name) && !SHARED_HARMLESS.has(name),
   );
   if (unknown.length === 0) return;
-  const names = unknown.join(', ');
+  const names = cut(unknown.join(', '), 1000);
   if (strict) {
     throw new SpillwayError(
       'MODEL_UNSUPPORTED',
       `config.json has fields that Spillway does not know for ${rules.modelType} (${names}); remove them or leave strict_config off`,
-      { fields: unknown },
+      { fields: unknown.slice(0, 8).map((name) => cut(name)) },
     );
   }
   logger.warn(`config.json has fields unknown for ${rules.modelType} (${names}); they are ignored`);
@@ -173,7 +182,13 @@ function refuse(name: string, value: unknown, rules: ConfigRules<z.ZodType>): ne
 }
 
 /** A field's value for a message, cut to one short line. */
-function shown(value: unknown): string {
-  const text = value === undefined ? 'absent' : JSON.stringify(value);
-  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+export function shown(value: unknown): string {
+  if (value === undefined) return 'absent';
+  const text = JSON.stringify(typeof value === 'string' ? value.slice(0, 80) : value);
+  return cut(text, 80);
+}
+
+/** A text from a file for a message: names and what quotes them may have any length. */
+export function cut(text: string, longest = 200): string {
+  return text.length > longest ? `${text.slice(0, longest - 3)}...` : text;
 }

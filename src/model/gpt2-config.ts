@@ -2,16 +2,24 @@
  * @file GPT-2's config.json: what is read, with the defaults of transformers' GPT2Config.
  */
 import { z } from 'zod';
-import { checkConfig, oneOf, type ConfigOptions, type JsonObject } from './config-rules.js';
+import {
+  checkConfig,
+  configLayers,
+  configSize as size,
+  oneOf,
+  type ConfigOptions,
+  type JsonObject,
+} from './config-rules.js';
 import { SpillwayError } from '../../core/errors.js';
 
-const size = z.int().positive();
-
 const schema = z.object({
-  vocab_size: size.max(2 ** 31 - 1),
+  vocab_size: z
+    .int()
+    .positive()
+    .max(2 ** 31 - 1),
   n_positions: size,
   n_embd: size,
-  n_layer: size,
+  n_layer: configLayers,
   n_head: size,
   n_inner: size.optional(),
   layer_norm_epsilon: z.number().positive().default(1e-5),

@@ -6,6 +6,8 @@ import { z } from 'zod';
 import { SpillwayError } from '../../core/errors.js';
 import {
   checkConfig,
+  configLayers,
+  configSize as size,
   oneOf,
   type ConfigOptions,
   type FieldRules,
@@ -17,14 +19,16 @@ import type { Rope } from './rope.js';
 import type { SequenceLimit } from './sequence-limit.js';
 import { windowsOf } from './sliding-window.js';
 
-const size = z.int().positive();
 const anObject = z.record(z.string(), z.unknown());
 
 const schema = z.object({
-  vocab_size: size.max(2 ** 31 - 1),
+  vocab_size: z
+    .int()
+    .positive()
+    .max(2 ** 31 - 1),
   hidden_size: size,
   intermediate_size: size,
-  num_hidden_layers: size,
+  num_hidden_layers: configLayers,
   num_attention_heads: size,
   num_key_value_heads: size.optional(),
   head_dim: size.optional(),

@@ -3,7 +3,7 @@
  */
 import { SpillwayError } from '../../core/errors.js';
 import type { Block, ParamName } from './block.js';
-import type { ConfigOptions, JsonObject } from './config-rules.js';
+import { shown, type ConfigOptions, type JsonObject } from './config-rules.js';
 import { buildGpt2 } from './gpt2.js';
 import { parseGpt2Config } from './gpt2-config.js';
 import { buildLlama } from './llama.js';
@@ -91,12 +91,13 @@ export function modelFromConfig(config: unknown, options: ConfigOptions): ModelD
   if (known === undefined) {
     throw new SpillwayError(
       modelType === undefined ? 'MODEL_CONFIG_INVALID' : 'MODEL_UNSUPPORTED',
-      `config.json: model_type is ${modelType === undefined ? 'missing' : JSON.stringify(modelType)}; supported are ${[...MODEL_TYPES.keys()].join(', ')}`,
+      `config.json: model_type is ${modelType === undefined ? 'missing' : shown(modelType)}; supported are ${[...MODEL_TYPES.keys()].join(', ')}`,
       { field: 'model_type' },
     );
   }
   const [name, type] = known;
   const built = type.build(json, options);
+  checkTensorSizes(built.blocks);
   return {
     name,
     ...built,
@@ -109,4 +110,19 @@ export function modelFromConfig(config: unknown, options: ConfigOptions): ModelD
     isNonParameter: (fileName) =>
       type.nonParameters.test(fileName) || (built.tied && fileName === HEAD_NAME),
   };
+}
+
+/** Elements of the largest tensor: its bytes and bits are exact numbers. */
+const MAX_ELEMENTS = 2 ** 46;
+
+function checkTensorSizes(blocks: readonly Block[]): void {
+  for (const { name, shape } of blocks.flatMap((block) => block.owns)) {
+    const elements = shape.reduce((product, size) => product * size, 1);
+    if (elements <= MAX_ELEMENTS) continue;
+    throw new SpillwayError(
+      'MODEL_CONFIG_INVALID',
+      `config.json gives ${name} more elements than a tensor can have; correct the sizes`,
+      { elements, largest: MAX_ELEMENTS },
+    );
+  }
 }

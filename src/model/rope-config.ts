@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { SpillwayError } from '../../core/errors.js';
-import type { JsonObject } from './config-rules.js';
+import { cut, shown, type JsonObject } from './config-rules.js';
 import { makeRope, yarnAttentionFactor, type Rope, type RopeScaling } from './rope.js';
 import type { SequenceLimit } from './sequence-limit.js';
 
@@ -81,7 +81,7 @@ export function ropeFromConfig(
   if (!Object.hasOwn(TYPES, type) || (context.defaultOnly && type !== 'default')) {
     throw new SpillwayError(
       'MODEL_UNSUPPORTED',
-      `config.json: ${field} is of type ${JSON.stringify(type)}, which is not supported; supported are ${context.defaultOnly ? 'default' : Object.keys(TYPES).join(', ')}`,
+      `config.json: ${field} is of type ${shown(type)}, which is not supported; supported are ${context.defaultOnly ? 'default' : Object.keys(TYPES).join(', ')}`,
       { field, type },
     );
   }
@@ -201,16 +201,16 @@ function parse<Schema extends z.ZodType>(
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0]!;
-  const name = [field, ...issue.path].join('.');
+  const name = cut([field, ...issue.path].join('.'));
   if (issue.code === 'unrecognized_keys' || name.endsWith('.partial_rotary_factor')) {
     const names = issue.code === 'unrecognized_keys' ? issue.keys.join(', ') : name;
     throw new SpillwayError(
       'MODEL_UNSUPPORTED',
-      `config.json: ${field} has ${names}, which its type does not support; use a model without it`,
+      `config.json: ${field} has ${cut(names)}, which its type does not support; use a model without it`,
       { field },
     );
   }
-  throw invalid(name, `is missing or invalid: ${issue.message}; correct it`);
+  throw invalid(name, `is missing or invalid: ${cut(issue.message)}; correct it`);
 }
 
 function invalid(

@@ -5,7 +5,7 @@
  * (sequence-limit.ts).
  */
 import { SpillwayError } from '../../core/errors.js';
-import type { JsonObject } from './config-rules.js';
+import { shown, type JsonObject } from './config-rules.js';
 import type { WindowRule } from './llama-families.js';
 
 /** Fields of config.json about windows, null counted as absent. */
@@ -53,7 +53,7 @@ function checkTypes(types: readonly string[], layers: number, window: number | u
   if (other !== undefined) {
     throw new SpillwayError(
       'MODEL_UNSUPPORTED',
-      `config.json: layer_types has ${JSON.stringify(other)}, which is not supported; use a model with ${FULL} and ${SLIDING}`,
+      `config.json: layer_types has ${shown(other)}, which is not supported; use a model with ${FULL} and ${SLIDING}`,
       { field: 'layer_types' },
     );
   }

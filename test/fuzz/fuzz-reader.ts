@@ -1,0 +1,123 @@
+/**
+ * @file Runs a reader over mutations: a typed error or a correct load, no hang, bounded memory.
+ *
+ * SPILLWAY_FUZZ_RUNS is the number of cases of all five readers together, 5,000 unless set
+ * (`npm run test:fuzz`: 100,000); each test takes its share. fast-check prints seed and path of a
+ * case that fails.
+ */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+
+import fc from 'fast-check';
+import { expect } from 'vitest';
+
+import { isCoded } from '../../core/errors.js';
+import { Watchdog } from './watchdog.js';
+
+const TOTAL_RUNS = Number(process.env['SPILLWAY_FUZZ_RUNS'] ?? 5000);
+
+/** Cases between two looks at the memory. */
+const BATCH = 500;
+
+/** What all files of a batch together may leave or claim, beyond 4 times their bytes: caches, code. */
+const SLACK_BYTES = 24 * 2 ** 20;
+
+/** Longest line of an error. */
+const LONGEST_LINE = 2000;
+
+/** What came out of a test's cases. */
+export interface FuzzCounts {
+  loaded: number;
+  refused: number;
+}
+
+/** Runs `share` of all cases (0 to 1): `read` gets a mutated file and checks what it loads. */
+export async function fuzzReader(options: {
+  readonly name: string;
+  readonly share: number;
+  readonly files: fc.Arbitrary<Buffer>;
+  /** Reads and checks. An error with a code of `codes` is a refusal; any other fails the test. */
+  readonly read: (file: Buffer) => Promise<void> | void;
+  readonly codes: readonly string[];
+}): Promise<FuzzCounts> {
+  const counts: FuzzCounts = { loaded: 0, refused: 0 };
+  const watchdog = new Watchdog(options.name);
+  const memory = new MemoryCheck();
+  const began = performance.now();
+  const numRuns = Math.max(1, Math.round(TOTAL_RUNS * options.share));
+  try {
+    await fc.assert(
+      fc.asyncProperty(options.files.map(shownAsText), async (file) => {
+        watchdog.beat();
+        memory.add(file.length);
+        try {
+          await options.read(file);
+          counts.loaded += 1;
+        } catch (error) {
+          if (!isCoded(error)) throw error;
+          expect(options.codes).toContain(error.code);
+          expect(error.message.length).toBeLessThan(LONGEST_LINE);
+          counts.refused += 1;
+        }
+      }),
+      { numRuns, endOnFailure: false },
+    );
+  } finally {
+    await watchdog.stop();
+  }
+  memory.check();
+  if (process.env['SPILLWAY_FUZZ_RUNS'] !== undefined) {
+    const seconds = ((performance.now() - began) / 1000).toFixed(1);
+    console.info(JSON.stringify({ name: options.name, cases: numRuns, seconds, ...counts }));
+  }
+  return counts;
+}
+
+/** Compares what the process holds with what it was given, batch by batch. */
+class MemoryCheck {
+  readonly #collect: () => void;
+  #cases = 0;
+  #givenBytes = 0;
+  #heldBytes: number;
+  #peakBuffers = 0;
+  #buffersBefore: number;
+
+  constructor() {
+    setFlagsFromString('--expose-gc');
+    this.#collect = runInNewContext('gc') as () => void;
+    this.#collect();
+    this.#heldBytes = held();
+    this.#buffersBefore = process.memoryUsage().arrayBuffers;
+  }
+
+  add(fileBytes: number): void {
+    // What a claimed size has made a reader allocate is not collected yet, mostly.
+    this.#peakBuffers = Math.max(this.#peakBuffers, process.memoryUsage().arrayBuffers);
+    this.#givenBytes += fileBytes;
+    this.#cases += 1;
+    if (this.#cases % BATCH === 0) this.check();
+  }
+
+  check(): void {
+    const allowed = 4 * this.#givenBytes + SLACK_BYTES;
+    expect(this.#peakBuffers - this.#buffersBefore).toBeLessThan(allowed);
+    this.#collect();
+    const now = held();
+    expect(now - this.#heldBytes).toBeLessThan(allowed);
+    this.#heldBytes = now;
+    this.#buffersBefore = process.memoryUsage().arrayBuffers;
+    this.#peakBuffers = 0;
+    this.#givenBytes = 0;
+  }
+}
+
+function held(): number {
+  const { heapUsed, external, arrayBuffers } = process.memoryUsage();
+  return heapUsed + external + arrayBuffers;
+}
+
+/** A counterexample is printed as text, one character per byte. */
+function shownAsText(file: Buffer): Buffer {
+  const text = (): string => JSON.stringify(file.toString('latin1'));
+  return Object.defineProperty(file, fc.toStringMethod, { value: text });
+}
