@@ -1,21 +1,14 @@
 /**
  * @file Builds what an engine works with, in the order in which things depend on one another.
  */
-import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { dirname } from 'node:path';
-import { parseByteSize } from '../../core/bytes.js';
-import { silentLogger, warnOnce, type Logger } from '../../core/logger.js';
 import type { ComputeDtype, Tier } from '../../core/types.js';
-import { createDevice, createMetaDevice } from '../../tiers/device/create-device.js';
+import { createDevice } from '../../tiers/device/create-device.js';
 import type { Device } from '../../tiers/device/device.js';
 import { HostPool } from '../../tiers/host/host-pool.js';
-import { createIoBackend } from '../../tiers/nvme/create-io-backend.js';
-import { createLayout } from '../../tiers/nvme/layout.js';
 import { ShardDirectory, directoryRecords } from '../../tiers/nvme/directory.js';
-import { NvmeVolume } from '../../tiers/nvme/volume.js';
 import { TierManager } from '../../tiers/tier-manager.js';
-import { resolveBudgets } from '../config/resolve-budgets.js';
 import type { MicroBatch, Model } from '../model/block.js';
 import { modelFingerprint } from '../model/model-fingerprint.js';
 import { ADAMW_DEFAULTS, type AdamwOptions } from '../optim/adamw-options.js';
@@ -31,6 +24,8 @@ import { GradientWriter } from './gradient-writer.js';
 import { initialiseStates } from './initialise-states.js';
 import { ParameterLoader } from './parameter-loader.js';
 import { ParameterStore } from './parameter-store.js';
+import type { Release } from './release.js';
+import { budgetsOf, createVolume, onProbeDevice, pathsOf } from './resources.js';
 import { RowGradients } from './row-gradients.js';
 import { StepRunner } from './step-runner.js';
 import { UpdateSweep } from './update-sweep.js';
@@ -38,9 +33,6 @@ import { probeWorkspaces } from './workspace-probe.js';
 
 /** Defaults that the configuration shares (docs/CONFIG.md). */
 const DEFAULTS = { learningRate: 2e-5, maxGradNorm: 1, subGroupSize: 16_777_216, seed: 42 };
-
-/** Frees one thing that the engine owns. Idempotent. */
-export type Release = () => Promise<void> | void;
 
 /** What an engine works with, and owns. */
 export interface EngineParts {
@@ -61,28 +53,6 @@ export interface EngineParts {
   readonly budgets: Readonly<Record<Tier, number>>;
   /** Frees everything, newest first. */
   readonly owned: Release[];
-}
-
-function budgetsOf(options: EngineOptions): Record<Tier, number> {
-  const parse = (value: number | string | undefined): number | undefined =>
-    value === undefined ? undefined : parseByteSize(value);
-  const resolved = resolveBudgets({
-    device_memory: parse(options.deviceMemory),
-    host_memory: parse(options.hostMemory),
-    nvme_memory: parse(options.nvmeMemory),
-    nvme_path: pathsOf(options),
-  });
-  return {
-    device: resolved.deviceMemory,
-    host: resolved.hostMemory,
-    nvme: resolved.nvmeMemory,
-  };
-}
-
-function pathsOf(options: EngineOptions): string[] {
-  const { nvmePath } = options;
-  if (nvmePath === undefined) return [];
-  return typeof nvmePath === 'string' ? [nvmePath] : [...nvmePath];
 }
 
 /** Plans where everything lives. */
@@ -125,22 +95,6 @@ function planFor(
   return { plan, slotBytes: (block) => profiles[block - 1]?.outputBytes ?? 0, staging };
 }
 
-/** Plans from a run of each kind of block on the meta device, or, where there is none, on `device`. */
-async function planOn(
-  options: EngineOptions,
-  device: Device,
-  layout: ParameterLayout,
-  budgets: Readonly<Record<Tier, number>>,
-): Promise<ReturnType<typeof planFor>> {
-  const meta = createMetaDevice(device);
-  try {
-    return planFor(options, meta ?? device, layout, budgets);
-  } finally {
-    await meta?.dispose();
-    device.ledger.resetPeak();
-  }
-}
-
 /** Trainable tables that are read by rows, with the most rows of one micro-batch. */
 function rowGathersOf(
   options: EngineOptions,
@@ -165,35 +119,6 @@ function workersOf(options: EngineOptions): number {
   return options.optimizerWorkers ?? Math.min(2, availableParallelism());
 }
 
-async function createVolume(
-  options: EngineOptions,
-  plan: MemoryPlan,
-  budgets: Readonly<Record<Tier, number>>,
-  logger: Logger,
-): Promise<NvmeVolume | undefined> {
-  const { nvmeRequest } = plan;
-  if (nvmeRequest.states.length + nvmeRequest.scratch.length === 0) return undefined;
-  let backend = options.io?.backend;
-  if (backend === undefined) {
-    const choice = createIoBackend();
-    backend = choice.backend;
-    if (choice.reason !== undefined) {
-      warnOnce(
-        logger,
-        'io-backend',
-        `NVMe files go through the thread pool instead of io_uring (${choice.reason}); spillway doctor says what that costs`,
-      );
-    }
-  }
-  return NvmeVolume.create({
-    paths: pathsOf(options),
-    runId: options.runId ?? `run-${process.pid}-${randomBytes(4).toString('hex')}`,
-    backend,
-    budgetBytes: budgets.nvme,
-    layout: createLayout(nvmeRequest),
-  });
-}
-
 /**
  * Profiles the blocks, plans, reserves memory and files, loads the parameters.
  *
@@ -205,16 +130,17 @@ export async function assembleEngine(
 ): Promise<EngineParts> {
   checkOptions(options);
   const { model } = options;
-  const logger = options.logger ?? silentLogger;
   const dtype: ComputeDtype = options.dtype ?? 'float32';
   const budgets = budgetsOf(options);
   const layout = layoutParameters(model.blocks, options.subGroupSize ?? DEFAULTS.subGroupSize);
   const device = await createDevice(options.device ?? 'auto', { budgetBytes: budgets.device });
   owned.push(() => device.dispose());
-  const { plan, slotBytes, staging } = await planOn(options, device, layout, budgets);
+  const { plan, slotBytes, staging } = await onProbeDevice(device, (probed) =>
+    planFor(options, probed, layout, budgets),
+  );
   const host = HostPool.create({ budgetBytes: budgets.host });
   owned.push(() => host.dispose());
-  const volume = await createVolume(options, plan, budgets, logger);
+  const volume = await createVolume(options, plan.nvmeRequest, budgets.nvme);
   if (volume !== undefined) owned.push(() => volume.dispose({ remove: true }));
   const tiers = new TierManager({ device, host, volume, stagingCount: plan.stagingCount });
   owned.push(() => tiers.staging.dispose());

@@ -6,15 +6,18 @@
  */
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
-import { SpillwayError } from '../../core/errors.js';
+import { SpillwayError, assert } from '../../core/errors.js';
 import type { Device } from '../../tiers/device/device.js';
 import { vjp } from '../../tiers/device/tape.js';
 import type {
   BlockAux,
   DenseBlock,
+  Extension,
   ParamName,
   Params,
   RowBlock,
+  SequencePlace,
+  Tile,
   TiledBlock,
 } from '../model/block.js';
 
@@ -141,4 +144,44 @@ export function prepareTiled(
         ),
     ),
   );
+}
+
+/** The next tokens of a sequence through a dense block; output and added tensors are new. */
+export function extendDense(
+  device: Device,
+  block: DenseBlock,
+  params: Params,
+  inputs: readonly Tensor[],
+  cached: readonly Tensor[],
+  place: SequencePlace,
+): Extension {
+  return device.run(() => {
+    const given = [...Object.values(params), ...inputs, ...cached];
+    const own = (tensor: Tensor): Tensor => (given.includes(tensor) ? tf.clone(tensor) : tensor);
+    const [output, ...added] = tf.tidy(() => {
+      assert(block.extend !== undefined, 'the block generates', { block: block.name });
+      const extension = block.extend(params, inputs, cached, place);
+      return [extension.output, ...extension.added].map(own);
+    });
+    return { output: output!, added };
+  });
+}
+
+/** The last token of [1, M, C], as a new [1, 1, C]. */
+export function lastToken(device: Device, hidden: Tensor): Tensor {
+  const [, count, width] = hidden.shape as [number, number, number];
+  return device.run(() => tf.slice(hidden, [0, count - 1, 0], [1, 1, width]));
+}
+
+/** Logits [N, rowCount] of a tile's rows, new. */
+export function tileLogits(
+  device: Device,
+  block: TiledBlock,
+  tile: Tile,
+  prepared: readonly Tensor[],
+): Tensor {
+  return runTiled(device, () => {
+    assert(block.logits !== undefined, 'the head gives logits', { block: block.name });
+    return block.logits(tile, prepared);
+  });
 }

@@ -5,7 +5,7 @@
  */
 import { basename } from 'node:path';
 import { SpillwayError } from '../../core/errors.js';
-import type { EngineOptions } from './engine-options.js';
+import type { EngineOptions, ResourceOptions } from './engine-options.js';
 
 const isCount = (value: number): boolean => Number.isSafeInteger(value) && value >= 1;
 const isAmount = (value: number): boolean => Number.isFinite(value) && value >= 0;
@@ -27,20 +27,13 @@ export function checkLearningRate(learningRate: number): void {
  * @throws CONFIG_INVALID naming the option, CHECKPOINT_MISMATCH for states of another dtype
  */
 export function checkOptions(options: EngineOptions): void {
-  const { optimizer = {}, nvmePath = [] } = options;
+  const { optimizer = {} } = options;
+  checkResourceOptions(options);
   check('gradientAccumulationSteps', options.gradientAccumulationSteps, isCount, COUNT);
   check('optimizerWorkers', options.optimizerWorkers, isCount, COUNT);
-  check('dtype', options.dtype, isOneOf('float32', 'bfloat16'), 'float32 or bfloat16');
-  check('offloadParam', options.offloadParam, isOffload, OFFLOAD);
   check('offloadOptimizer', options.offloadOptimizer, isOffload, OFFLOAD);
   const isOrder = isOneOf('auto', 'vertical', 'horizontal');
   check('microBatchOrder', options.microBatchOrder, isOrder, 'auto, vertical or horizontal');
-  check('seed', options.seed, Number.isSafeInteger, 'a whole number');
-  // The run's folder is removed at the end: it must be one of its own, right below the path.
-  check('runId', options.runId, isPlainName, 'a plain folder name');
-  for (const path of typeof nvmePath === 'string' ? [nvmePath] : nvmePath) {
-    check('nvmePath', path, (text) => text !== '', 'a folder, or leave it out');
-  }
   checkInitialState(options);
   if (optimizer.learningRate !== undefined) checkLearningRate(optimizer.learningRate);
   check('beta1', optimizer.beta1, isShare, 'a number from 0 to below 1');
@@ -48,6 +41,23 @@ export function checkOptions(options: EngineOptions): void {
   check('epsilon', optimizer.epsilon, isAmount, 'a finite number, at least 0');
   check('weightDecay', optimizer.weightDecay, isAmount, 'a finite number, at least 0');
   check('maxGradNorm', optimizer.maxGradNorm, (value) => value >= 0, 'a number, at least 0');
+}
+
+/**
+ * The same for the options of every kind of engine.
+ *
+ * @throws CONFIG_INVALID naming the option
+ */
+export function checkResourceOptions(options: ResourceOptions): void {
+  const { nvmePath = [] } = options;
+  check('dtype', options.dtype, isOneOf('float32', 'bfloat16'), 'float32 or bfloat16');
+  check('offloadParam', options.offloadParam, isOffload, OFFLOAD);
+  check('seed', options.seed, Number.isSafeInteger, 'a whole number');
+  // The run's folder is removed at the end: it must be one of its own, right below the path.
+  check('runId', options.runId, isPlainName, 'a plain folder name');
+  for (const path of typeof nvmePath === 'string' ? [nvmePath] : nvmePath) {
+    check('nvmePath', path, (text) => text !== '', 'a folder, or leave it out');
+  }
 }
 
 function checkInitialState({ initialState, dtype = 'float32' }: EngineOptions): void {

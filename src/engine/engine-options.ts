@@ -38,10 +38,8 @@ export interface InitialState {
   readMasterLow(parameter: ParamName, offset: number, target: Uint16Array): Promise<void>;
 }
 
-export interface EngineOptions {
-  readonly model: Model;
-  /** A micro-batch of the largest shapes that will be used; its values do not matter. */
-  readonly exampleBatch: MicroBatch;
+/** Where an engine computes, and where and how it keeps what it holds. */
+export interface ResourceOptions {
   /** Name of the device. Default `auto`: `native` where the addon loads, else `cpu`. */
   readonly device?: string;
   /** Budgets in bytes or as text such as `8GiB`. Defaults: docs/CONFIG.md. */
@@ -55,9 +53,20 @@ export interface EngineOptions {
   /** Element type of the weights that compute reads; the master is always float32. */
   readonly dtype?: ComputeDtype;
   readonly offloadParam?: OffloadDevice;
-  readonly offloadOptimizer?: OffloadDevice;
   /** Most elements per shard, a multiple of 4096. Default 16,777,216. */
   readonly subGroupSize?: number;
+  readonly seed?: number;
+  /** Default: silent. */
+  readonly logger?: Logger;
+  /** How NVMe files are reached; tests pass a simulated disk and the workers' faults. */
+  readonly io?: { readonly backend: IoBackend; readonly workerFaults?: FaultPlan };
+}
+
+export interface EngineOptions extends ResourceOptions {
+  readonly model: Model;
+  /** A micro-batch of the largest shapes that will be used; its values do not matter. */
+  readonly exampleBatch: MicroBatch;
+  readonly offloadOptimizer?: OffloadDevice;
   /** Default `auto`: the order that moves fewer bytes. */
   readonly microBatchOrder?: 'auto' | 'vertical' | 'horizontal';
   /** Most micro-batches per step. Default 1. */
@@ -65,16 +74,11 @@ export interface EngineOptions {
   readonly optimizer?: OptimizerOptions;
   /** Threads of the optimizer pool. Default: the smaller of 2 and the cores. */
   readonly optimizerWorkers?: number;
-  readonly seed?: number;
   /**
    * States to go on from, for the weights that `model` gives; of a run of the same `dtype`.
    * Default: zero moments, step 0.
    */
   readonly initialState?: InitialState;
-  /** Default: silent. */
-  readonly logger?: Logger;
-  /** How NVMe files are reached; tests pass a simulated disk and the workers' faults. */
-  readonly io?: { readonly backend: IoBackend; readonly workerFaults?: FaultPlan };
 }
 
 /** What `Engine.step` resolves with. */

@@ -8,16 +8,18 @@
  *
  * Owns the device, all arenas, the volume and the optimizer pool. Does not own the model.
  */
-import { SpillwayError, formatError, isCoded } from '../../core/errors.js';
+import { SpillwayError, isCoded } from '../../core/errors.js';
 import type { Link, Tier } from '../../core/types.js';
 import type { MicroBatch } from '../model/block.js';
 import { clipCoefficient, gradientNorm } from '../optim/grad-norm.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import type { ParamAddress, ParameterGroup } from '../plan/parameter-layout.js';
-import { assembleEngine, type EngineParts, type Release } from './assemble-engine.js';
+import { assembleEngine, type EngineParts } from './assemble-engine.js';
+import { CallGate } from './call-gate.js';
 import { checkBatch } from './check-batch.js';
 import { checkLearningRate } from './check-options.js';
 import type { EngineOptions, StepResult } from './engine-options.js';
+import { releaseAll, type Release } from './release.js';
 import { saveParameters, type SaveOptions } from './save-parameters.js';
 import type { UpdateSettings } from './update-sweep.js';
 
@@ -27,21 +29,13 @@ export interface StepOptions {
   readonly learningRate?: number;
 }
 
-type State =
-  | { readonly kind: 'open' }
-  | { readonly kind: 'failed'; readonly error: unknown }
-  | { readonly kind: 'closed' };
-
 export class Engine {
   readonly #parts: EngineParts;
-  #state: State = { kind: 'open' };
+  readonly #gate = new CallGate();
   #step: number;
   /** Whether some step with a positive learning rate had to change weights, or has to. */
   #changeDemanded: boolean;
   #committed: Promise<void> = Promise.resolve();
-  /** The call under way; settles without an error. */
-  #running: Promise<unknown> | undefined;
-  #closing: Promise<void> | undefined;
   #lastGood = 'none saved';
 
   private constructor(parts: EngineParts, initialStep: number) {
@@ -128,7 +122,7 @@ export class Engine {
    *   moving bytes throws
    */
   step(batches: readonly MicroBatch[], options: StepOptions = {}): Promise<StepResult> {
-    return this.#exclusive(() =>
+    return this.#gate.exclusive(() =>
       this.#guard(() => this.#runStep(batches, options), `step ${this.#step + 1}`),
     );
   }
@@ -140,7 +134,7 @@ export class Engine {
    * @throws DATA_EMPTY when there are none; NON_FINITE, DATA_INVALID
    */
   evaluate(batches: readonly MicroBatch[]): Promise<{ loss: number; terms: number }> {
-    return this.#exclusive(() =>
+    return this.#gate.exclusive(() =>
       this.#guard(async () => {
         await this.#committed;
         let lossSum = 0;
@@ -168,7 +162,7 @@ export class Engine {
    *   engine stays usable
    */
   save(folder: string, options: SaveOptions = {}): Promise<void> {
-    return this.#exclusive(async () => {
+    return this.#gate.exclusive(async () => {
       await this.#guard(() => this.#committed);
       await saveParameters(this.#parts.model, this.#parts.store, folder, options);
       this.#lastGood = `step ${this.#step} in ${folder}`;
@@ -181,7 +175,7 @@ export class Engine {
    * @throws USAGE_INVALID for an unknown name; the engine stays usable
    */
   readParameter(name: string): Promise<Float32Array> {
-    return this.#exclusive(() => {
+    return this.#gate.exclusive(() => {
       this.#known(name);
       return this.#guard(async () => {
         await this.#committed;
@@ -196,7 +190,7 @@ export class Engine {
    * @throws USAGE_INVALID for a frozen parameter or an unknown name; the engine stays usable
    */
   readGradient(name: string): Promise<Float32Array> {
-    return this.#exclusive(() => {
+    return this.#gate.exclusive(() => {
       const { length, spec } = this.#known(name);
       if (spec.trainable === false) {
         throw new SpillwayError('USAGE_INVALID', `${name} is frozen; it has no gradient`);
@@ -212,7 +206,7 @@ export class Engine {
 
   /** Waits until every step handed in is committed. */
   async drain(): Promise<void> {
-    this.#check();
+    this.#gate.check();
     await this.#guard(() => this.#committed);
   }
 
@@ -221,16 +215,11 @@ export class Engine {
    * NVMe files. Idempotent.
    */
   close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
-  }
-
-  async #close(): Promise<void> {
-    this.#state = { kind: 'closed' };
-    await this.#running;
-    await this.#committed.catch(() => undefined);
-    const [failure] = await releaseAll(this.#parts.owned);
-    if (failure !== undefined) throw failure.error;
+    return this.#gate.close(async () => {
+      await this.#committed.catch(() => undefined);
+      const [failure] = await releaseAll(this.#parts.owned);
+      if (failure !== undefined) throw failure.error;
+    });
   }
 
   async #runStep(batches: readonly MicroBatch[], options: StepOptions): Promise<StepResult> {
@@ -275,7 +264,7 @@ export class Engine {
 
   #commit(settings: UpdateSettings): Promise<void> {
     const committed = this.#parts.sweep.settle(settings).catch((error: unknown) => {
-      this.#fail(error);
+      this.#gate.fail(error);
       throw error;
     });
     committed.catch(() => undefined); // The caller, the next step or `drain` reports it.
@@ -283,14 +272,8 @@ export class Engine {
   }
 
   /** Runs `body`; an error makes the engine refuse everything but `close`. */
-  async #guard<T>(body: () => Promise<T>, where = 'this call'): Promise<T> {
-    try {
-      return await body();
-    } catch (error) {
-      const told = this.#explain(error, where);
-      this.#fail(told);
-      throw told;
-    }
+  #guard<T>(body: () => Promise<T>, where = 'this call'): Promise<T> {
+    return this.#gate.guard(body, (error) => this.#explain(error, where));
   }
 
   /** Adds step and last good state to a non-finite loss or gradient. */
@@ -304,59 +287,9 @@ export class Engine {
     );
   }
 
-  #fail(error: unknown): void {
-    if (this.#state.kind === 'open') this.#state = { kind: 'failed', error };
-  }
-
-  #check(): void {
-    if (this.#state.kind === 'closed') {
-      throw new SpillwayError('ENGINE_CLOSED', 'the engine is closed; create another one');
-    }
-    if (this.#state.kind === 'failed') {
-      const { error } = this.#state;
-      throw new SpillwayError(
-        'ENGINE_FAILED',
-        `an earlier call failed; only close() is possible now (${formatError(error)})`,
-        {},
-        error,
-      );
-    }
-  }
-
   #known(name: string): ParamAddress {
     const address = this.#parts.layout.params.get(name);
     if (address !== undefined) return address;
     throw new SpillwayError('USAGE_INVALID', `the model has no parameter ${name}; check its name`);
   }
-
-  /** Runs `body` unless another call runs; `close` waits for it. */
-  async #exclusive<T>(body: () => Promise<T>): Promise<T> {
-    this.#check();
-    if (this.#running !== undefined) {
-      throw new SpillwayError(
-        'ENGINE_FAILED',
-        'another call on this engine is running; await it first',
-      );
-    }
-    const result = (async () => body())();
-    this.#running = result.catch(() => undefined);
-    try {
-      return await result;
-    } finally {
-      this.#running = undefined;
-    }
-  }
-}
-
-/** Frees everything, newest first, whatever fails meanwhile. @returns the failures */
-async function releaseAll(owned: readonly Release[]): Promise<{ readonly error: unknown }[]> {
-  const failures: { error: unknown }[] = [];
-  for (const release of owned.toReversed()) {
-    try {
-      await release();
-    } catch (error) {
-      failures.push({ error });
-    }
-  }
-  return failures;
 }

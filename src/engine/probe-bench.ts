@@ -25,6 +25,7 @@ export class ProbeBench {
   #loadedBytes = 0;
   /** Everything else, freed at the end. */
   readonly #made: Tensor[] = [];
+  #uncountedBytes = 0;
 
   constructor(device: Device, layout: ParameterLayout, dtype: ComputeDtype) {
     this.device = device;
@@ -86,11 +87,24 @@ export class ProbeBench {
    * live. */
   peak(body: () => Tensor[]): { tensors: Tensor[]; bytes: number } {
     const { ledger } = this.device;
-    const before = ledger.liveBytes;
+    const before = ledger.liveBytes - this.#uncountedBytes;
     ledger.resetPeak();
     const tensors = body();
     this.#made.push(...tensors);
-    return { tensors, bytes: ledger.peakBytes - before };
+    return { tensors, bytes: ledger.peakBytes - before - this.#uncountedBytes };
+  }
+
+  /** Takes over what a run made, to be freed at the end. */
+  own(tensors: readonly Tensor[]): void {
+    this.#made.push(...tensors);
+  }
+
+  /** Makes tensors that the `peak` around does not count. */
+  uncounted(make: () => Tensor[]): Tensor[] {
+    const { liveBytes } = this.device.ledger;
+    const tensors = make();
+    this.#uncountedBytes += this.device.ledger.liveBytes - liveBytes;
+    return tensors;
   }
 
   #load(shape: readonly number[]): Tensor {

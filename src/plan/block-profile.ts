@@ -21,6 +21,16 @@ export interface TiledProfile {
   readonly tileBytes: number;
 }
 
+/** What one block needs in a forward pass that keeps nothing. */
+export interface ForwardProfile {
+  readonly outputShape: readonly number[];
+  /** Float32 copies of parameters kept as bfloat16, for kernels that do not read these. */
+  readonly widenedBytes: number;
+  /** Peak above its whole parameters and what is cached of the sequence: input, fields, rows, tiles,
+   * temporaries, output. */
+  readonly workBytes: number;
+}
+
 export interface BlockProfile {
   readonly outputShape: readonly number[];
   readonly outputBytes: number;

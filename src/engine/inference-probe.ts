@@ -1,0 +1,228 @@
+/**
+ * @file Measures what forward passes that keep nothing need on the device: whole batches for
+ * evaluation, and the next tokens of one sequence for generation.
+ *
+ * As workspace-probe.ts, which says how: each kind of block runs once on zeros at the largest shape,
+ * in the order in which forward-runner.ts and sequence-runner.ts allocate and free.
+ */
+import type { Tensor } from '@tensorflow/tfjs-core';
+import { SpillwayError, assert } from '../../core/errors.js';
+import type { ComputeDtype } from '../../core/types.js';
+import type { Device } from '../../tiers/device/device.js';
+import type { Block, BlockAux, MicroBatch, Params, SequencePlace } from '../model/block.js';
+import type { ForwardProfile } from '../plan/block-profile.js';
+import type { ParameterLayout } from '../plan/parameter-layout.js';
+import {
+  extendDense,
+  forwardDense,
+  forwardRows,
+  lastToken,
+  prepareTiled,
+  runTiled,
+  tileLogits,
+} from './block-compute.js';
+import { ProbeBench } from './probe-bench.js';
+
+/** What probes run on. */
+export interface ProbeSetting {
+  readonly device: Device;
+  readonly blocks: readonly Block[];
+  readonly layout: ParameterLayout;
+  readonly dtype: ComputeDtype;
+}
+
+/** Profiles of all blocks at the shapes of `example`, losses included. */
+export function probeForward(setting: ProbeSetting, example: MicroBatch): ForwardProfile[] {
+  const run: BlockRun = (bench, block, index, params, inputShape) => {
+    const aux = auxOf(example.fields, index);
+    const ready = { ...aux, tensors: bench.fields(block, aux) };
+    const input = inputShape === undefined ? [] : [bench.zeros(inputShape)];
+    switch (block.kind) {
+      case 'row':
+        return forwardRows(bench.device, block, gathered(bench, block, aux, 0), ready);
+      case 'dense':
+        return forwardDense(bench.device, block, params, input, ready);
+      case 'tiled':
+        return runLossTile(bench, block, params, input[0]!, ready);
+    }
+  };
+  return probeEach(setting, run);
+}
+
+/** What generation needs: profiles, and what each block keeps of a sequence. */
+export interface SequenceProfile {
+  readonly profiles: ForwardProfile[];
+  /** Elements per position, by block and cached tensor. */
+  readonly cacheWidths: number[][];
+}
+
+/**
+ * Profiles of all blocks for the last tokens of a sequence of `limit`, `count` or one at a time.
+ *
+ * @throws BLOCK_INVALID naming a block that cannot generate
+ */
+export function probeSequence(
+  setting: ProbeSetting,
+  { count, limit }: { readonly count: number; readonly limit: number },
+): SequenceProfile {
+  checkGenerates(setting.blocks);
+  const cacheWidths = setting.blocks.map((): number[] => []);
+  const run =
+    (place: SequencePlace, tokens: number): BlockRun =>
+    (bench, block, index, params, inputShape) => {
+      const input = inputShape === undefined ? [] : [bench.zeros(inputShape)];
+      switch (block.kind) {
+        case 'row': {
+          const aux = auxOf(tokenFields(tokens), index);
+          return forwardRows(bench.device, block, gathered(bench, block, aux, place.first), aux);
+        }
+        case 'dense': {
+          const widths = place.first === 0 ? [] : cacheWidths[index]!;
+          const cached = bench.uncounted(() =>
+            widths.map((width) => bench.zeros([place.first, width])),
+          );
+          const { output, added } = extendDense(bench.device, block, params, input, cached, place);
+          cacheWidths[index] = added.map(({ size }) => size / tokens);
+          bench.own(added);
+          return output;
+        }
+        case 'tiled':
+          return runLogitsTile(bench, block, params, input[0]!);
+      }
+    };
+  const once = (first: number, tokens: number): ForwardProfile[] =>
+    probeEach(setting, run({ first, limit }, tokens));
+  const single = once(0, 1); // Tells how wide the caches are.
+  const many = once(limit - Math.min(count, limit), Math.min(count, limit));
+  const last = once(limit - 1, 1);
+  const profiles = many.map((profile, index) => {
+    const all = [profile, single[index]!, last[index]!];
+    const most = (field: 'workBytes' | 'widenedBytes'): number =>
+      Math.max(...all.map((one) => one[field]));
+    return { ...profile, workBytes: most('workBytes'), widenedBytes: most('widenedBytes') };
+  });
+  return { profiles, cacheWidths };
+}
+
+/** Runs one block on tensors of the bench. */
+type BlockRun = (
+  bench: ProbeBench,
+  block: Block,
+  index: number,
+  params: Params,
+  inputShape: readonly number[] | undefined,
+) => Tensor;
+
+function probeEach(
+  { device, blocks, layout, dtype }: ProbeSetting,
+  run: BlockRun,
+): ForwardProfile[] {
+  const known = new Map<string, ForwardProfile>();
+  const profiles: ForwardProfile[] = [];
+  for (const [index, block] of blocks.entries()) {
+    const inputShape = profiles[index - 1]?.outputShape;
+    const shapes = block.uses.map((name) => layout.params.get(name)?.spec.shape.join('x') ?? '');
+    const key = [block.kind, block.kindKey, inputShape?.join() ?? '', ...shapes].join('/');
+    let profile = known.get(key);
+    if (profile === undefined) {
+      const bench = new ProbeBench(device, layout, dtype);
+      const { value, widenedBytes } = bench.measure(() => {
+        const params = bench.params(wholeParams(block));
+        const { tensors, bytes } = bench.peak(() => [run(bench, block, index, params, inputShape)]);
+        return { outputShape: tensors[0]!.shape, workBytes: bytes };
+      });
+      profile = { ...value, widenedBytes };
+      known.set(key, profile);
+    }
+    profiles.push(profile);
+  }
+  return profiles;
+}
+
+function wholeParams(block: Block): readonly string[] {
+  if (block.kind === 'row') return [];
+  return block.kind === 'tiled'
+    ? block.uses.filter((name) => name !== block.tiledParam)
+    : block.uses;
+}
+
+function checkGenerates(blocks: readonly Block[]): void {
+  const last = blocks.length - 1;
+  const unable = blocks.find((block, index) => {
+    if (block.kind === 'row') return false;
+    return block.kind === 'dense'
+      ? block.extend === undefined || index === last
+      : block.logits === undefined;
+  });
+  if (unable === undefined) return;
+  const missing =
+    unable.kind === 'tiled' ? 'logits' : unable === blocks[last] ? 'tiled head' : 'extend';
+  throw new SpillwayError(
+    'BLOCK_INVALID',
+    `block ${unable.name} cannot generate: it has no ${missing}; see src/model/block.ts`,
+    { block: unable.name },
+  );
+}
+
+function auxOf(fields: BlockAux['fields'], block: number): BlockAux {
+  return { fields, tensors: {}, lossScale: 1, seed: 0, step: 0, microBatch: 0, block };
+}
+
+function tokenFields(count: number): BlockAux['fields'] {
+  return { input_ids: { data: new Int32Array(count), shape: [1, count] } };
+}
+
+function gathered(
+  bench: ProbeBench,
+  block: Extract<Block, { kind: 'row' }>,
+  aux: BlockAux,
+  first: number,
+): Tensor[] {
+  return block.gathers.map((gather) => {
+    const { length, spec } = bench.address(gather.param);
+    const columns = length / (spec.shape[0] ?? 1);
+    return bench.zeros([gather.indices(aux.fields, first).length, columns]);
+  });
+}
+
+type Tiled = Extract<Block, { kind: 'tiled' }>;
+
+function tileOf(bench: ProbeBench, block: Tiled) {
+  const { length, spec } = bench.address(block.tiledParam);
+  const rows = spec.shape[0] ?? 1;
+  const rowCount = Math.min(block.tileRows, rows);
+  return { weight: bench.zeros([rowCount, length / rows]), index: 0, firstRow: 0, rowCount };
+}
+
+function runLossTile(
+  bench: ProbeBench,
+  block: Tiled,
+  params: Params,
+  input: Tensor,
+  aux: BlockAux,
+): Tensor {
+  const { device } = bench;
+  const prepared = prepareTiled(device, block, params, input, aux);
+  bench.own(prepared);
+  input.dispose();
+  const begun = runTiled(device, () => block.begin(prepared, aux));
+  bench.own(begun);
+  const tile = tileOf(bench, block);
+  const carry = runTiled(device, () => block.forwardTile(tile, prepared, begun, aux));
+  bench.own(carry);
+  for (const tensor of begun) if (!carry.includes(tensor)) tensor.dispose();
+  tile.weight.dispose();
+  const { losses, saved } = runTiled(device, () => block.end(prepared, carry, aux));
+  bench.own(saved);
+  return losses;
+}
+
+function runLogitsTile(bench: ProbeBench, block: Tiled, params: Params, input: Tensor): Tensor {
+  const { device } = bench;
+  const last = lastToken(device, input);
+  bench.own([last]);
+  const prepared = prepareTiled(device, block, params, last, auxOf(tokenFields(1), 0));
+  bench.own(prepared);
+  assert(block.logits !== undefined, 'the head gives logits');
+  return tileLogits(device, block, tileOf(bench, block), prepared);
+}
