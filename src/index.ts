@@ -12,8 +12,14 @@ export { defineOp } from '../tiers/device/custom-op.js';
 export { registerNativeBackend } from '../tiers/device/native/register-backend.js';
 export type { NativeBackendOptions } from '../tiers/device/native/native-backend.js';
 export { loadPretrained, type PretrainedModel } from './checkpoint/load-pretrained.js';
+export { OptimizerStates } from './checkpoint/optimizer-states.js';
 export { Engine, type StepOptions } from './engine/engine.js';
-export type { EngineOptions, OptimizerOptions, StepResult } from './engine/engine-options.js';
+export type {
+  EngineOptions,
+  InitialState,
+  OptimizerOptions,
+  StepResult,
+} from './engine/engine-options.js';
 export type { SaveOptions } from './engine/save-parameters.js';
 export type {
   Block,

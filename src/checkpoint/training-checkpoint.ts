@@ -9,7 +9,7 @@ import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import * as z from 'zod';
 
-import { SpillwayError, hasCode } from '../../core/errors.js';
+import { SpillwayError, hasCode, isCoded } from '../../core/errors.js';
 import { corrupt, readError } from './file-errors.js';
 import { parseJsonObject } from './json-object.js';
 import { listCheckpoints } from './list-checkpoints.js';
@@ -127,19 +127,27 @@ export interface SavedCheckpoint {
  * that saved last by their steps and at the end. A clock that was set back does not matter within a
  * run. Half-written folders have other names; folders of other writers are left out.
  *
- * @throws CHECKPOINT_CORRUPT, IO_ERROR, PATH_UNWRITABLE
+ * @param onBroken receives checkpoints that are left out since their run state cannot be read
+ * @throws IO_ERROR, PATH_UNWRITABLE
  */
-export async function savedCheckpoints(outputDir: string): Promise<SavedCheckpoint[]> {
+export async function savedCheckpoints(
+  outputDir: string,
+  onBroken: (error: Error) => void,
+): Promise<SavedCheckpoint[]> {
   const saved: SavedCheckpoint[] = [];
   for (const { step, folder } of await listCheckpoints(outputDir)) {
-    const run = await readRunState(folder);
-    if (run !== undefined) saved.push({ step, folder, run });
+    try {
+      const run = await readRunState(folder);
+      if (run !== undefined) saved.push({ step, folder, run });
+    } catch (error) {
+      if (!isCoded(error) || error.code !== 'CHECKPOINT_CORRUPT') throw error;
+      onBroken(error);
+    }
   }
   saved.sort((a, b) => a.run.saved_at - b.run.saved_at);
   const last = saved.at(-1)?.run.run;
-  const [others, own] = [false, true].map((isOwn) =>
-    saved.filter(({ run }) => (run.run === last) === isOwn),
-  ) as [SavedCheckpoint[], SavedCheckpoint[]];
+  const others = saved.filter(({ run }) => run.run !== last);
+  const own = saved.filter(({ run }) => run.run === last);
   return [...others, ...own.sort((a, b) => a.step - b.step)];
 }
 

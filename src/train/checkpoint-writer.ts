@@ -104,7 +104,8 @@ export class CheckpointWriter {
     if (loadBestModelAtEnd && bestSaved !== undefined) {
       kept.add(resolve(checkpointFolder(outputDir, bestSaved.step)));
     }
-    const saved = await savedCheckpoints(outputDir);
+    // What cannot be read is nothing to remove: who looks for it says so.
+    const saved = await savedCheckpoints(outputDir, () => undefined);
     const limit = Math.max(saveTotalLimit, kept.size);
     const removable = saved.filter(({ folder }) => !kept.has(folder));
     for (const { folder } of removable.slice(0, Math.max(0, saved.length - limit))) {

@@ -26,9 +26,11 @@ export async function findResumePoint(
   logger: Logger,
 ): Promise<TrainingCheckpoint | undefined> {
   const { resumeFromCheckpoint: from, outputDir } = config;
-  if (from === undefined || from === 'false') return undefined;
+  if (from === undefined) return undefined;
   if (from !== 'true' && from !== 'auto') return openTrainingCheckpoint(from);
-  const saved = await savedCheckpoints(outputDir);
+  const saved = await savedCheckpoints(outputDir, (error) => {
+    logger.warn(`a checkpoint is passed over: ${error.message}`);
+  });
   const newest = saved.findLast(({ run }) => run.has_optimizer);
   const last = saved.at(-1);
   if (newest !== undefined) {

@@ -156,6 +156,17 @@ describe('resume_from_checkpoint', () => {
     expect(told.starts[0]!.firstStep).toBe(4);
   });
 
+  it('auto passes over a checkpoint whose run state is broken, says so, and drops later metrics', async () => {
+    const keys = keysOf('passed-over', { save_steps: 2, eval_strategy: 'no', logging_steps: 1 });
+    await train(keys, { stopAfterStep: 4 });
+    const output = path('passed-over');
+    writeFileSync(join(output, 'checkpoint-4/spillway.json'), '{');
+    const told = await train({ ...keys, resume_from_checkpoint: 'auto' });
+    expect(told.starts[0]!.firstStep).toBe(2);
+    expect(told.warnings).toContainEqual(expect.stringMatching(/checkpoint-4.*not valid JSON/));
+    expect(metricsOf(output).map((record) => record['step'])).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+  });
+
   it('auto prefers the run that saved last to one with more steps', async () => {
     const keys = keysOf('rerun', { eval_strategy: 'no', save_steps: 2 });
     await train(keys, { stopAfterStep: 6 });
