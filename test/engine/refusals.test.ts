@@ -2,10 +2,12 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { loadPretrained } from '../../src/checkpoint/load-pretrained.js';
 import { Engine } from '../../src/engine/engine.js';
 import type { EngineOptions } from '../../src/engine/engine-options.js';
 import type { MicroBatch } from '../../src/model/block.js';
-import { withFolder } from './run-engine.js';
+import { languageModelBatch } from '../../src/model/language-model-batch.js';
+import { fixtureFolder, withFolder } from './run-engine.js';
 import { ROWS, WIDTH, smallBatch, smallModel } from './small-model.js';
 
 async function small(options: Partial<EngineOptions> = {}): Promise<Engine> {
@@ -91,6 +93,21 @@ it('an unknown parameter is refused, and the engine goes on', async () => {
   await expect(engine.readGradient('nope')).rejects.toMatchObject({ code: 'USAGE_INVALID' });
   expect((await engine.step([smallBatch()])).step).toBe(1);
   await engine.close();
+});
+
+it('a sequence longer than a sliding window is refused when the engine is made', async () => {
+  const model = await loadPretrained(fixtureFolder('mistral-tiny'));
+  const exampleBatch = (length: number): MicroBatch => {
+    const tokens = new Int32Array(length);
+    return languageModelBatch({ inputIds: tokens, labels: tokens, batchSize: 1, length });
+  };
+  await expect(small({ model, exampleBatch: exampleBatch(18) })).rejects.toMatchObject({
+    code: 'MODEL_UNSUPPORTED',
+    facts: { field: 'sliding_window', limit: 17, length: 18 },
+  });
+  const engine = await small({ model, exampleBatch: exampleBatch(17) });
+  await engine.close();
+  await model.close();
 });
 
 describe('close', () => {

@@ -13,14 +13,31 @@ import type { MicroBatch } from '../../src/model/block.js';
 import { languageModelBatch } from '../../src/model/language-model-batch.js';
 import { modelFromConfig, type ModelDefinition } from '../../src/model/model-from-config.js';
 
-/** Every fixture folder. */
+/** Every fixture folder; the first ones differ in what files and layers look like. */
 export const FIXTURES = [
   'gpt2-tiny',
   'gpt2-tiny-hub',
   'gpt2-tiny-f16',
   'llama-tiny',
   'llama-tiny-untied',
+  'llama-yarn-tiny',
+  'qwen3-tiny',
+  'phi3-tied-tiny',
+  'llama3-tiny',
+  'mistral-tiny',
+  'mistral-dynamic-tiny',
+  'qwen2-tiny',
+  'qwen2-linear-tiny',
+  'qwen3-bias-tiny',
+  'phi3-tiny',
 ] as const;
+
+/** Every fixture with the first of `places`, and the first `count` with the others too. */
+export function fixturesBy<T>(places: readonly T[], count: number): (readonly [string, T])[] {
+  return places.flatMap((place, index) =>
+    FIXTURES.slice(0, index === 0 ? undefined : count).map((name) => [name, place] as const),
+  );
+}
 
 /** One micro-batch as references/<name>.json holds it. */
 export interface StoredBatch {
