@@ -18,7 +18,7 @@ import { planRun, type RunPlan } from './plan-run.js';
 import { prepareOutput } from './prepare-output.js';
 import type { RunReporter } from './run-reporter.js';
 import { describeHomes, summaryOf } from './run-summary.js';
-import { TrainingLoop, metricsPath } from './training-loop.js';
+import { TrainingLoop } from './training-loop.js';
 
 /** What a run works with besides its configuration. */
 export interface RunOptions {
@@ -120,7 +120,7 @@ async function runLoop(
 ): Promise<string | undefined> {
   const { config, state } = plan;
   const { reporter, signal } = options;
-  const metrics = await MetricsFile.create(metricsPath(config.outputDir), state.history);
+  const metrics = await MetricsFile.create(join(config.outputDir, 'metrics.jsonl'), state.history);
   try {
     const checkpoints = new CheckpointWriter(engine, plan.checkpointFacts, reporter);
     const loop = new TrainingLoop({ ...plan, engine, metrics, checkpoints, reporter, signal });

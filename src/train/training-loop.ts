@@ -5,7 +5,6 @@
  * when its step is committed. After a step come its line, its evaluation and its checkpoint, in
  * this order, as in Hugging Face's Trainer.
  */
-import { join } from 'node:path';
 import type { TrainConfig } from '../config/train-config.js';
 import type { BatchSampler } from '../data/batch-sampler.js';
 import { collate } from '../data/collate.js';
@@ -204,9 +203,4 @@ export class TrainingLoop {
     reporter.evaluated(record);
     return record;
   }
-}
-
-/** Path of the run's metrics. */
-export function metricsPath(outputDir: string): string {
-  return join(outputDir, 'metrics.jsonl');
 }
