@@ -54,6 +54,53 @@ function standardDeviation(sample: Float32Array): number {
   return Math.sqrt(sample.reduce((a, b) => a + (b - mean) ** 2, 0) / sample.length);
 }
 
+const LLAMA_LIKE = {
+  vocab_size: 260,
+  hidden_size: 24,
+  intermediate_size: 32,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 8,
+};
+
+describe('initCheckpoint of a family', () => {
+  it.each<[string, object]>([
+    ['llama', { attention_bias: true, mlp_bias: true, tie_word_embeddings: true }],
+    ['mistral', { sliding_window: 64 }],
+    ['qwen2', { rope_theta: 1e6, rope_scaling: { type: 'yarn', factor: 4 } }],
+    ['qwen3', { tie_word_embeddings: true }],
+    ['phi3', {}],
+  ])(
+    '%s makes a folder that loads and has zero biases and norms of ones',
+    async (name, changes) => {
+      const path = join(root, `${name}.json`);
+      const config = { ...LLAMA_LIKE, model_type: name, ...changes };
+      writeFileSync(path, JSON.stringify(config));
+      const outputFolder = join(root, `family-${name}`);
+      await initCheckpoint({ configPath: path, outputFolder, seed: 5, strictConfig: true });
+      expect(json(outputFolder, 'config.json')).toMatchObject(config);
+      const model = await loadPretrained(outputFolder, { strictConfig: true });
+      expect(model.name).toBe(name);
+      for (const spec of model.blocks.flatMap(({ owns }) => owns)) {
+        const drawn = new Float32Array(spec.shape.reduce((a, b) => a * b, 1));
+        await (await model.source(spec)).read(0, drawn);
+        const deviation = standardDeviation(drawn);
+        if (spec.shape.length === 1) {
+          const value = spec.name.endsWith('.bias') ? 0 : 1;
+          expect(
+            drawn.every((each) => each === value),
+            spec.name,
+          ).toBe(true);
+        } else {
+          expect(Math.abs(deviation / 0.02 - 1), spec.name).toBeLessThan(0.15);
+        }
+      }
+      await model.close();
+    },
+  );
+});
+
 describe('initCheckpoint', () => {
   it('makes a folder that loads, with config, tokenizer and generation files', async () => {
     const outputFolder = join(root, 'made');
