@@ -3,6 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { loadPretrained } from '../../src/checkpoint/load-pretrained.js';
 import { SafetensorsFile } from '../../src/checkpoint/safetensors-reader.js';
 import { Engine } from '../../src/engine/engine.js';
+import type { MicroBatch } from '../../src/model/block.js';
+import { languageModelBatch } from '../../src/model/language-model-batch.js';
 import { fixturesBy } from '../model/fixture-model.js';
 import {
   DEVICES,
@@ -87,34 +89,63 @@ describe.each(CASES)('%s on %s, offloaded to NVMe', (name, device) => {
   });
 });
 
+/** Loss and every gradient of one step over `batches`, at learning rate 0. */
+async function lossAndGradients(
+  name: string,
+  batches: readonly MicroBatch[],
+): Promise<{ loss: number; gradients: Record<string, Float32Array> }> {
+  const model = await loadPretrained(fixtureFolder(name));
+  const engine = await Engine.create({
+    model,
+    exampleBatch: batches.length === 1 ? batches[0]! : largestOf(batches),
+    gradientAccumulationSteps: batches.length,
+    deviceMemory: '4MiB',
+    hostMemory: '16MiB',
+  });
+  const { loss } = await engine.step(batches, { learningRate: 0 });
+  const gradients: Record<string, Float32Array> = {};
+  for (const { name: param } of model.blocks.flatMap((block) => block.owns)) {
+    gradients[param] = await engine.readGradient(param);
+  }
+  await engine.close();
+  await model.close();
+  return { loss, gradients };
+}
+
 it('one batch and its micro-batches give the same loss and gradients within 1e-6', async () => {
   const reference = readReference('gpt2-tiny');
   const rows = reference.input_ids.map((ids, row) =>
     toMicroBatch({ input_ids: [ids], labels: [reference.labels[row] ?? []] }),
   );
-  const merged = toMicroBatch(reference);
-  const gradients: Record<string, Float32Array>[] = [];
-  const losses: number[] = [];
-  for (const batches of [[merged], rows]) {
-    const model = await loadPretrained(fixtureFolder('gpt2-tiny'));
-    const engine = await Engine.create({
-      model,
-      exampleBatch: largestOf(batches),
-      gradientAccumulationSteps: batches.length,
-      deviceMemory: '4MiB',
-      hostMemory: '16MiB',
-    });
-    losses.push((await engine.step(batches, { learningRate: 0 })).loss);
-    const all: Record<string, Float32Array> = {};
-    for (const { name } of model.blocks.flatMap((block) => block.owns)) {
-      all[name] = await engine.readGradient(name);
-    }
-    gradients.push(all);
-    await engine.close();
-    await model.close();
-  }
-  expect(Math.abs(losses[1]! / losses[0]! - 1)).toBeLessThan(1e-6);
-  for (const [name, one] of Object.entries(gradients[0]!)) {
-    expect(relativeError(gradients[1]![name]!, one), name).toBeLessThan(1e-6);
+  const one = await lossAndGradients('gpt2-tiny', [toMicroBatch(reference)]);
+  const several = await lossAndGradients('gpt2-tiny', rows);
+  expect(Math.abs(several.loss / one.loss - 1)).toBeLessThan(1e-6);
+  for (const [name, gradient] of Object.entries(one.gradients)) {
+    expect(relativeError(several.gradients[name]!, gradient), name).toBeLessThan(1e-6);
   }
 });
+
+it.each(['gpt2-tiny', 'qwen3-tiny'])(
+  'packed documents give %s the loss and gradients of their documents alone',
+  async (name) => {
+    const documents = [9, 1, 7, 4].map((length, salt) =>
+      Array.from({ length }, (_, t) => (t * t * 7 + t * 13 + salt * 31) % 60),
+    );
+    const alone = documents.map((ids) => toMicroBatch({ input_ids: [ids], labels: [ids] }));
+    const tokens = documents.flat();
+    const packed = languageModelBatch({
+      inputIds: tokens,
+      labels: tokens,
+      batchSize: 1,
+      length: tokens.length,
+      documents: documents.flatMap((ids, index) => ids.map(() => index)),
+      positionIds: documents.flatMap((ids) => ids.map((_, t) => t)),
+    });
+    const one = await lossAndGradients(name, [packed]);
+    const several = await lossAndGradients(name, alone);
+    expect(Math.abs(several.loss / one.loss - 1)).toBeLessThan(1e-6);
+    for (const [param, gradient] of Object.entries(one.gradients)) {
+      expect(relativeError(several.gradients[param]!, gradient), param).toBeLessThan(1e-5);
+    }
+  },
+);
