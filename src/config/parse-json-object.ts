@@ -2,6 +2,7 @@
  * @file JSON texts of configurations: one object, strictly JSON, no key twice.
  */
 import { SpillwayError } from '../../core/errors.js';
+import { isNestedDeeper, MAX_JSON_DEPTH } from '../../core/json-depth.js';
 import { findDuplicateKey } from '../../core/json-duplicate-keys.js';
 
 /**
@@ -13,6 +14,7 @@ import { findDuplicateKey } from '../../core/json-duplicate-keys.js';
 export function parseJsonObject(text: string, what: string): Record<string, unknown> {
   // A byte order mark is not JSON, but editors write one.
   const json = text.replace(/^\uFEFF/, '');
+  if (isNestedDeeper(json, MAX_JSON_DEPTH)) throw invalid(what, 'is nested too deeply');
   let value: unknown;
   try {
     value = JSON.parse(json);

@@ -11,6 +11,10 @@ import { addNamedValue } from './raw-values.js';
 import type { RawValues } from './raw-values.js';
 import { readSmallText } from './read-small-text.js';
 import { ACCEPTED_KEYS } from './schema.js';
+import { isYamlDeeper } from './yaml-depth.js';
+
+/** Open collections and pairs; keys, groups and lists need about ten. */
+const MAX_DEPTH = 64;
 
 /**
  * The values in the file at `path`.
@@ -39,6 +43,7 @@ export function parseConfigText(
 }
 
 function parseMap(text: string, path: string): Map<unknown, unknown> {
+  if (isYamlDeeper(text, MAX_DEPTH)) throw invalid(path, 'nests deeper than a configuration can');
   const document = parseDocument(text, { prettyErrors: true });
   const [problem] = [...document.errors, ...document.warnings];
   if (problem !== undefined) {
