@@ -6,12 +6,15 @@
  */
 import * as library from '@huggingface/jinja';
 import { GENERATION_PRELUDE, rewriteGenerationBlocks } from './generation-blocks.js';
+import { adjustTemplate, TEXT_FUNCTION } from './jinja-adjustments.js';
 import { teachPythonStrings } from './python-strings.js';
+import { pythonText } from './python-text.js';
 import { strftime } from './strftime.js';
 
 /** What is used of the library. */
 interface Scope {
   set(name: string, value: unknown): unknown;
+  setVariable(name: string, value: object): unknown;
 }
 interface Library {
   readonly Environment: new () => Scope;
@@ -23,7 +26,7 @@ interface Library {
 // The library's typings have imports that NodeNext does not resolve.
 const { Environment, Interpreter, tokenize, parse } = library as unknown as Library;
 
-teachPythonStrings(new Environment().set('sample', ''));
+const makeFunction = teachPythonStrings(new Environment().set('sample', ''));
 
 /** What transformers' Jinja environment is made with. */
 const BLOCK_OPTIONS = { trim_blocks: true, lstrip_blocks: true };
@@ -31,7 +34,9 @@ const BLOCK_OPTIONS = { trim_blocks: true, lstrip_blocks: true };
 /** Longest range of Jinja's sandbox. */
 const MAX_RANGE = 100_000;
 
-const PRELUDE = parse(tokenize(GENERATION_PRELUDE, BLOCK_OPTIONS));
+const TEXT = makeFunction(([value]) => pythonText(value!));
+
+const PRELUDE = parseTemplate(GENERATION_PRELUDE);
 
 /** Written around the text of a generation block. */
 export interface GenerationMarks {
@@ -52,8 +57,8 @@ export class JinjaProgram {
     // Jinja reads every kind of line end as \n.
     const rewritten = rewriteGenerationBlocks(source.replaceAll(/\r\n?/g, '\n'));
     this.marksGenerations = rewritten.marksGenerations;
-    this.#program = parse(tokenize(rewritten.source, BLOCK_OPTIONS));
-    forgiveUndefinedLoops(this.#program);
+    this.#program = parseTemplate(rewritten.source);
+    adjustTemplate(this.#program, parseTemplate);
   }
 
   /** The text for `variables`. Throws plain errors, `raise_exception`'s message among them. */
@@ -66,29 +71,15 @@ export class JinjaProgram {
       __spillway_close: marks.close,
     };
     for (const [name, value] of Object.entries(values)) scope.set(name, value);
+    scope.setVariable(TEXT_FUNCTION, TEXT);
     const interpreter = new Interpreter(scope);
     interpreter.run(PRELUDE);
     return String(interpreter.run(this.#program).value);
   }
 }
 
-/** Jinja loops over an undefined variable no times, where the library fails. */
-function forgiveUndefinedLoops(node: object): void {
-  for (const child of Object.values(node) as unknown[]) {
-    if (typeof child === 'object' && child !== null) forgiveUndefinedLoops(child);
-  }
-  if (!('type' in node) || node.type !== 'For' || !('iterable' in node)) return;
-  const iterable = node.iterable as object;
-  // In `for x in xs if …` the iterable is a selection from `lhs`.
-  if ('lhs' in iterable && 'test' in iterable) iterable.lhs = orEmpty(iterable.lhs as object);
-  else node.iterable = orEmpty(iterable);
-}
-
-/** `expression | default([])` */
-function orEmpty(expression: object): object {
-  const source = '{{ x | default([]) }}';
-  const program = parse(tokenize(source, BLOCK_OPTIONS)) as { readonly body: readonly object[] };
-  return Object.assign(program.body[0]!, { operand: expression });
+function parseTemplate(source: string): object {
+  return parse(tokenize(source, BLOCK_OPTIONS));
 }
 
 function globals(): Readonly<Record<string, unknown>> {

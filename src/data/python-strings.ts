@@ -6,6 +6,8 @@
  * taught through a value that it has made; this changes them for the whole process.
  */
 
+import type { RuntimeValue } from './python-text.js';
+
 /** A string at run time. */
 interface StringValue {
   readonly value: string;
@@ -33,8 +35,15 @@ const METHODS: Readonly<Record<string, (text: string, argument: unknown) => stri
   title: (text) => text.replaceAll(/\p{L}+/gu, capitalized),
 };
 
-/** Gives all string values of the library that made `sample` Python's methods. */
-export function teachPythonStrings(sample: unknown): void {
+/** Makes a function value that gives a text. */
+export type MakeTextFunction = (run: (args: readonly RuntimeValue[]) => string) => object;
+
+/**
+ * Gives all string values of the library that made `sample` Python's methods.
+ *
+ * @returns what makes functions for this library
+ */
+export function teachPythonStrings(sample: unknown): MakeTextFunction {
   const known = sample as StringValue;
   const prototype = Object.getPrototypeOf(known) as object;
   const descriptor = Object.getOwnPropertyDescriptor(prototype, 'builtins');
@@ -44,6 +53,8 @@ export function teachPythonStrings(sample: unknown): void {
   }
   const MakeString = known.constructor as Make;
   const MakeFunction = strip.constructor as Make;
+  const makeFunction: MakeTextFunction = (run) =>
+    new MakeFunction((args: readonly RuntimeValue[]) => new MakeString(run(args)));
   const taught = new WeakSet<object>();
   Object.defineProperty(prototype, 'builtins', {
     configurable: true,
@@ -52,13 +63,15 @@ export function teachPythonStrings(sample: unknown): void {
       if (taught.has(builtins)) return builtins;
       taught.add(builtins);
       for (const [name, method] of Object.entries(METHODS)) {
-        const run = (args: readonly { readonly value: unknown }[]) =>
-          new MakeString(method(this.value, args[0]?.value));
-        builtins.set(name, new MakeFunction(run));
+        builtins.set(
+          name,
+          makeFunction((args) => method(this.value, args[0]?.value)),
+        );
       }
       return builtins;
     },
   });
+  return makeFunction;
 }
 
 function strip(text: string, characters: unknown, left: boolean, right: boolean): string {

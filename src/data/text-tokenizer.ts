@@ -7,8 +7,8 @@
 import { join } from 'node:path';
 import * as library from '@huggingface/tokenizers';
 import { LongWordMerger } from './long-word-merger.js';
-import { tokenOffsets } from './token-offsets.js';
-import type { TokenSpelling } from './token-offsets.js';
+import { TokenAligner } from './token-aligner.js';
+import type { TokenSpelling } from './token-aligner.js';
 import {
   invalidFile,
   isObject,
@@ -106,7 +106,7 @@ export async function loadTokenizer(folder: string): Promise<TextTokenizer> {
     throw invalidFile(path, `cannot be used: ${(error as Error).message}`, error);
   }
   mergeLongWords(tokenizer.model);
-  const spelling = spellingOf(contents, tokenizer);
+  const aligner = new TokenAligner(spellingOf(contents, tokenizer));
   // Absent means false since transformers 5.
   const cleanUp = config['clean_up_tokenization_spaces'] === true;
   return {
@@ -114,7 +114,7 @@ export async function loadTokenizer(folder: string): Promise<TextTokenizer> {
       tokenizer.encode(text, { add_special_tokens: options?.addSpecialTokens ?? true }).ids,
     encodeWithOffsets: (text) => {
       const { ids, tokens } = tokenizer.encode(text, { add_special_tokens: false });
-      return { ids, offsets: tokenOffsets(text, tokens, spelling) };
+      return { ids, offsets: aligner.offsets(text, tokens) };
     },
     decode: (ids, options) => {
       const known = ids.filter((id) => tokenizer.id_to_token(id) !== undefined);

@@ -20,110 +20,124 @@ export interface TokenSpelling {
 }
 
 const SPACE = 0x20;
-const SPACE_SYMBOLS = ['▁', 'Ġ'];
-const LITERAL_SYMBOL = Buffer.from('▁');
+const SPACE_SYMBOL = '\u2581';
+/** Of both alphabets. */
+const SPACE_SYMBOLS = [SPACE_SYMBOL, '\u0120'];
 const BYTE_TOKEN = /^<0x([0-9A-F]{2})>$/;
 
 /** A character with the marks on it, or Hangul letters that may join: what normal forms act on. */
 const CLUSTER = /[\u1100-\u11ff]+|\P{M}\p{M}*|\p{M}+/gsu;
 
-/** Start and end of each token in UTF-8 bytes of `text`, alternating; undefined: no match. */
-export function tokenOffsets(
-  text: string,
-  tokens: readonly string[],
-  spelling: TokenSpelling,
-): Int32Array | undefined {
-  const offsets =
-    match(Buffer.from(text), tokens, spelling) ?? matchNormalized(text, tokens, spelling);
-  if (offsets !== undefined && spelling.trim !== undefined) {
-    trimSpaces(offsets, tokens, spelling.trim.addPrefixSpace);
-  }
-  return offsets;
-}
+/** Finds tokens of one tokenizer in texts. */
+export class TokenAligner {
+  readonly #spelling: TokenSpelling;
+  /** What tokens spell; at most twice as many as the vocabulary has. */
+  readonly #bytes = new Map<string, Uint8Array>();
 
-function match(
-  text: Buffer,
-  tokens: readonly string[],
-  spelling: TokenSpelling,
-): Int32Array | undefined {
-  const offsets = new Int32Array(2 * tokens.length);
-  let at = 0;
-  let afterAdded = false;
-  for (const [index, token] of tokens.entries()) {
-    const added = spelling.isAdded(token);
-    const endFrom = (from: number) =>
-      added
-        ? literalEnd(text, from, Buffer.from(token))
-        : plainEnd(text, from, token, spelling, index === 0 || afterAdded);
-    let start = at;
-    let end = endFrom(start);
-    if (end < 0 && (added || afterAdded)) {
-      // An added token may swallow white space on either side (lstrip, rstrip).
-      start = skipSpace(text, at);
-      end = endFrom(start);
+  constructor(spelling: TokenSpelling) {
+    this.#spelling = spelling;
+  }
+
+  /** Start and end of each token in UTF-8 bytes of `text`, alternating; undefined: no match. */
+  offsets(text: string, tokens: readonly string[]): Int32Array | undefined {
+    const offsets = this.#match(Buffer.from(text), tokens) ?? this.#matchNormalized(text, tokens);
+    const { trim } = this.#spelling;
+    if (offsets !== undefined && trim !== undefined) {
+      trimSpaces(offsets, tokens, trim.addPrefixSpace);
     }
-    if (end < 0) return undefined;
-    // An inserted space belongs to the character that it stands before.
-    offsets.set([start, end > start ? end : endOfCharacter(text, start)], 2 * index);
-    at = end;
-    afterAdded = added;
+    return offsets;
   }
-  if (afterAdded) at = skipSpace(text, at);
-  return at === text.length ? offsets : undefined;
-}
 
-/** Where a token of the vocabulary ends that begins at `at`; -1: the text goes on otherwise. */
-function plainEnd(
-  text: Buffer,
-  at: number,
-  token: string,
-  spelling: TokenSpelling,
-  first: boolean,
-): number {
-  const end = (spelt: string) =>
-    spelling.byteLevel ? literalEnd(text, at, byteLevelBytes(spelt)) : spelledEnd(text, at, spelt);
-  if (!first || !SPACE_SYMBOLS.includes(token.charAt(0))) return end(token);
-  // The first token may begin with an inserted space.
-  const inserted = end(token.slice(1));
-  if (spelling.prepends) return inserted;
-  const plain = end(token);
-  return plain < 0 ? inserted : plain;
+  #match(text: Buffer, tokens: readonly string[]): Int32Array | undefined {
+    const offsets = new Int32Array(2 * tokens.length);
+    let at = 0;
+    let afterAdded = false;
+    for (const [index, token] of tokens.entries()) {
+      const added = this.#spelling.isAdded(token);
+      const first = index === 0 || afterAdded;
+      const endFrom = (from: number) =>
+        added
+          ? literalEnd(text, from, Buffer.from(token))
+          : this.#plainEnd(text, from, token, first);
+      let start = at;
+      let end = endFrom(start);
+      if (end < 0 && (added || afterAdded)) {
+        // An added token may swallow white space on either side (lstrip, rstrip).
+        start = skipSpace(text, at);
+        end = endFrom(start);
+      }
+      if (end < 0) return undefined;
+      // An inserted space belongs to the character that it stands before.
+      offsets[2 * index] = start;
+      offsets[2 * index + 1] = end > start ? end : endOfCharacter(text, start);
+      at = end;
+      afterAdded = added;
+    }
+    if (afterAdded) at = skipSpace(text, at);
+    return at === text.length ? offsets : undefined;
+  }
+
+  /** Matches with the text in normal form C or KC, and leads back character by character. */
+  #matchNormalized(text: string, tokens: readonly string[]): Int32Array | undefined {
+    for (const form of ['NFC', 'NFKC'] as const) {
+      const clusters = text.match(CLUSTER) ?? [];
+      const normal = clusters.map((cluster) => cluster.normalize(form));
+      const joined = normal.join('');
+      if (joined === text || joined !== text.normalize(form)) continue;
+      const offsets = this.#match(Buffer.from(joined), tokens);
+      if (offsets === undefined) continue;
+      const back = backFromNormal(clusters, normal, Buffer.byteLength(joined));
+      return offsets.map((offset, index) => back[index % 2]![offset]!);
+    }
+    return undefined;
+  }
+
+  /** Where a token of the vocabulary ends that begins at `at`; -1: the text goes on otherwise. */
+  #plainEnd(text: Buffer, at: number, token: string, first: boolean): number {
+    if (!first || !SPACE_SYMBOLS.includes(token.charAt(0))) return this.#end(text, at, token);
+    // The first token may begin with an inserted space.
+    const inserted = this.#end(text, at, token.slice(1));
+    if (this.#spelling.prepends) return inserted;
+    const plain = this.#end(text, at, token);
+    return plain < 0 ? inserted : plain;
+  }
+
+  #end(text: Buffer, at: number, token: string): number {
+    let bytes = this.#bytes.get(token);
+    if (bytes === undefined) {
+      bytes = this.#spelling.byteLevel ? byteLevelBytes(token) : spelledBytes(token);
+      this.#bytes.set(token, bytes);
+    }
+    const end = literalEnd(text, at, bytes);
+    if (end >= 0 || this.#spelling.byteLevel || !token.includes(SPACE_SYMBOL)) return end;
+    return mixedEnd(text, at, token);
+  }
 }
 
 function literalEnd(text: Buffer, at: number, bytes: Uint8Array): number {
-  return startsWith(text, at, bytes) ? at + bytes.length : -1;
-}
-
-function spelledEnd(text: Buffer, at: number, token: string): number {
-  const byte = BYTE_TOKEN.exec(token);
-  if (byte !== null) return literalEnd(text, at, Uint8Array.of(Number.parseInt(byte[1]!, 16)));
-  let end = at;
-  for (const part of token.split(/(▁)/)) {
-    const spaced = part === '▁' && text[end] === SPACE;
-    const bytes = part === '▁' ? LITERAL_SYMBOL : Buffer.from(part);
-    end = spaced ? end + 1 : literalEnd(text, end, bytes);
-    if (end < 0) return -1;
+  const end = at + bytes.length;
+  if (end > text.length) return -1;
+  for (let index = 0; index < bytes.length; index += 1) {
+    if (text[at + index] !== bytes[index]) return -1;
   }
   return end;
 }
 
-/** Matches with the text in normal form C or KC, and leads back character by character. */
-function matchNormalized(
-  text: string,
-  tokens: readonly string[],
-  spelling: TokenSpelling,
-): Int32Array | undefined {
-  for (const form of ['NFC', 'NFKC'] as const) {
-    const clusters = text.match(CLUSTER) ?? [];
-    const normal = clusters.map((cluster) => cluster.normalize(form));
-    const joined = normal.join('');
-    if (joined === text || joined !== text.normalize(form)) continue;
-    const offsets = match(Buffer.from(joined), tokens, spelling);
-    if (offsets === undefined) continue;
-    const back = backFromNormal(clusters, normal, Buffer.byteLength(joined));
-    return offsets.map((offset, index) => back[index % 2]![offset]!);
+function spelledBytes(token: string): Uint8Array {
+  const byte = BYTE_TOKEN.exec(token);
+  if (byte !== null) return Uint8Array.of(Number.parseInt(byte[1]!, 16));
+  return Buffer.from(token.replaceAll(SPACE_SYMBOL, ' '));
+}
+
+/** Where some of a token's "▁" are spaces of the text and others stand in it as such. */
+function mixedEnd(text: Buffer, at: number, token: string): number {
+  let end = at;
+  for (const part of token.split(/(▁)/)) {
+    const spaced = part === SPACE_SYMBOL && text[end] === SPACE;
+    end = spaced ? end + 1 : literalEnd(text, end, Buffer.from(part));
+    if (end < 0) return -1;
   }
-  return undefined;
+  return end;
 }
 
 /** For each byte boundary of the normal text: the boundary as a token's start, and as its end. */
@@ -180,14 +194,6 @@ function skipSpace(text: Buffer, at: number): number {
 
 function isLineSpace(byte: number): boolean {
   return byte >= 0x09 && byte <= 0x0d;
-}
-
-function startsWith(text: Buffer, at: number, bytes: Uint8Array): boolean {
-  if (at + bytes.length > text.length) return false;
-  for (let index = 0; index < bytes.length; index += 1) {
-    if (text[at + index] !== bytes[index]) return false;
-  }
-  return true;
 }
 
 function endOfCharacter(text: Buffer, at: number): number {
