@@ -12,6 +12,7 @@ import {
   train,
   weightsIn,
   workFolder,
+  type Keys,
   type Told,
 } from './train-run.js';
 
@@ -74,4 +75,20 @@ describe.each(['float32', 'bfloat16'])('%s', (dtype) => {
     const second = await train(keysOf(output, { dtype, resume_from_checkpoint: 'true' }));
     expect(outcomeOf(output, [first, second])).toEqual(expected);
   });
+});
+
+it('packed rows and rows set aside for evaluation are found again', async () => {
+  const packed = { packing: true, eval_split: 0.3, num_train_epochs: 4, max_steps: -1 };
+  const keys = (output: string): Keys => {
+    const all = Object.entries(keysOf(output, packed));
+    return Object.fromEntries(all.filter(([name]) => name !== 'eval_files'));
+  };
+  const whole = await train(keys('packed'));
+  const first = await train(keys('packed-stopped'), { stopAfterStep: 2 });
+  const second = await train({ ...keys('packed-stopped'), resume_from_checkpoint: 'auto' });
+  expect([...first.steps, ...second.steps]).toEqual(whole.steps);
+  expect(whole.steps.length).toBeGreaterThan(2);
+  const [expected, actual] = ['packed', 'packed-stopped'].map((name) => weightsIn(path(name)));
+  expect(actual!.equals(expected!)).toBe(true);
+  expect(timeless(metricsOf(path('packed-stopped')))).toEqual(timeless(metricsOf(path('packed'))));
 });
