@@ -17,7 +17,7 @@ import { vocabularyHead } from '../../src/model/vocabulary-head.js';
 
 /** A model and the shapes of its batches. */
 export interface RandomModel {
-  readonly kind: 'gpt2' | 'llama' | 'tokens' | 'plain';
+  readonly kind: 'gpt2' | 'llama' | 'qwen2' | 'qwen3' | 'phi3' | 'tokens' | 'plain';
   readonly vocab: number;
   readonly heads: number;
   readonly headWidth: number;
@@ -37,7 +37,17 @@ export interface RandomModel {
 type MiddleOp = 'linear' | 'shared' | 'table' | 'shape';
 
 export const randomModel: fc.Arbitrary<RandomModel> = fc.record({
-  kind: fc.constantFrom('gpt2', 'llama', 'tokens', 'tokens', 'plain', 'plain'),
+  kind: fc.constantFrom(
+    'gpt2',
+    'llama',
+    'qwen2',
+    'qwen3',
+    'phi3',
+    'tokens',
+    'tokens',
+    'plain',
+    'plain',
+  ),
   vocab: fc.integer({ min: 3, max: 150 }),
   heads: fc.integer({ min: 1, max: 3 }),
   headWidth: fc.integer({ min: 1, max: 6 }).map((half) => 2 * half),
@@ -102,15 +112,19 @@ function blocksOf(random: RandomModel): readonly Block[] {
         { strict: true, logger: silentLogger },
       ).blocks;
     case 'llama':
+    case 'qwen2':
+    case 'qwen3':
+    case 'phi3':
       return modelFromConfig(
         {
-          model_type: 'llama',
+          model_type: random.kind,
           vocab_size: vocab,
           hidden_size: heads * headWidth,
           intermediate_size: inner,
           num_hidden_layers: 1 + middle.length,
           num_attention_heads: heads,
           num_key_value_heads: 1,
+          head_dim: headWidth,
           max_position_embeddings: length,
           tie_word_embeddings: tied,
         },
