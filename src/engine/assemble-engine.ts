@@ -25,14 +25,14 @@ import { initialiseStates } from './initialise-states.js';
 import { ParameterLoader } from './parameter-loader.js';
 import { ParameterStore } from './parameter-store.js';
 import type { Release } from './release.js';
-import { budgetsOf, createVolume, onProbeDevice, pathsOf } from './resources.js';
+import { budgetsOf, createVolume, DEFAULTS, onProbeDevice, pathsOf } from './resources.js';
 import { RowGradients } from './row-gradients.js';
 import { StepRunner } from './step-runner.js';
 import { UpdateSweep } from './update-sweep.js';
 import { probeWorkspaces } from './workspace-probe.js';
 
 /** Defaults that the configuration shares (docs/CONFIG.md). */
-const DEFAULTS = { learningRate: 2e-5, maxGradNorm: 1, subGroupSize: 16_777_216, seed: 42 };
+const TRAINING_DEFAULTS = { learningRate: 2e-5, maxGradNorm: 1 };
 
 /** What an engine works with, and owns. */
 export interface EngineParts {
@@ -196,8 +196,8 @@ export async function assembleEngine(
       epsilon: optimizer.epsilon ?? ADAMW_DEFAULTS.epsilon,
       weightDecay: optimizer.weightDecay ?? ADAMW_DEFAULTS.weightDecay,
     },
-    learningRate: optimizer.learningRate ?? DEFAULTS.learningRate,
-    maxGradNorm: optimizer.maxGradNorm ?? DEFAULTS.maxGradNorm,
+    learningRate: optimizer.learningRate ?? TRAINING_DEFAULTS.learningRate,
+    maxGradNorm: optimizer.maxGradNorm ?? TRAINING_DEFAULTS.maxGradNorm,
     microBatchCount,
     exampleBatch: options.exampleBatch,
     budgets,

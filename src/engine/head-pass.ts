@@ -8,7 +8,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { assert } from '../../core/errors.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
-import type { BlockAux, Params, Tile, TiledBlock } from '../model/block.js';
+import type { BlockAux, Params, TiledBlock } from '../model/block.js';
 import { addTensors, prepareTiled, reverse, runTiled } from './block-compute.js';
 import type { GradientWriter } from './gradient-writer.js';
 import type { ParameterLoader } from './parameter-loader.js';
@@ -102,7 +102,7 @@ export class HeadPass {
   async #forward(running: readonly Running[]): Promise<void> {
     const { device } = this.#tiers;
     const block = this.#block;
-    await this.#eachTile(async (tile) => {
+    await this.#loader.eachTile(block, async (tile) => {
       for (const one of running) {
         const next = runTiled(device, () =>
           block.forwardTile(tile, one.prepared, one.carry, one.source.aux),
@@ -135,7 +135,7 @@ export class HeadPass {
     const { device } = this.#tiers;
     const { tiledParam } = this.#block;
     const trains = writer.isTrainable(tiledParam);
-    await this.#eachTile(async (tile) => {
+    await this.#loader.eachTile(this.#block, async (tile) => {
       let sum: Tensor | undefined;
       try {
         for (const one of running) {
@@ -211,20 +211,6 @@ export class HeadPass {
       if (firstWave) await writer.writeDense(this.#blockIndex, sums, true);
     } finally {
       for (const tensor of Object.values(sums)) tensor.dispose();
-    }
-  }
-
-  async #eachTile(visit: (tile: Tile) => Promise<void>): Promise<void> {
-    const { tiledParam, tileRows } = this.#block;
-    const rows = this.#loader.rowCount(tiledParam);
-    for (let index = 0, firstRow = 0; firstRow < rows; index += 1, firstRow += tileRows) {
-      const rowCount = Math.min(tileRows, rows - firstRow);
-      const weight = await this.#loader.loadRows(tiledParam, firstRow, rowCount);
-      try {
-        await visit({ weight, index, firstRow, rowCount });
-      } finally {
-        weight.dispose();
-      }
     }
   }
 }

@@ -33,85 +33,87 @@ export interface ProbeSetting {
 
 /** Profiles of all blocks at the shapes of `example`, losses included. */
 export function probeForward(setting: ProbeSetting, example: MicroBatch): ForwardProfile[] {
-  const run: BlockRun = (bench, block, index, params, inputShape) => {
+  return probeEach(setting, (bench, block, index, params, inputShape) => {
     const aux = auxOf(example.fields, index);
     const ready = { ...aux, tensors: bench.fields(block, aux) };
     const input = inputShape === undefined ? [] : [bench.zeros(inputShape)];
     switch (block.kind) {
       case 'row':
-        return forwardRows(bench.device, block, gathered(bench, block, aux, 0), ready);
+        return [forwardRows(bench.device, block, gathered(bench, block, aux, 0), ready)];
       case 'dense':
-        return forwardDense(bench.device, block, params, input, ready);
+        return [forwardDense(bench.device, block, params, input, ready)];
       case 'tiled':
-        return runLossTile(bench, block, params, input[0]!, ready);
+        return [runLossTile(bench, block, params, input[0]!, ready)];
     }
-  };
-  return probeEach(setting, run);
-}
-
-/** What generation needs: profiles, and what each block keeps of a sequence. */
-export interface SequenceProfile {
-  readonly profiles: ForwardProfile[];
-  /** Elements per position, by block and cached tensor. */
-  readonly cacheWidths: number[][];
+  });
 }
 
 /**
- * Profiles of all blocks for the last tokens of a sequence of `limit`, `count` or one at a time.
+ * Profiles of all blocks for the next tokens of a sequence of at most `limit`: at its beginning and
+ * end, one or `count` at a time.
  *
  * @throws BLOCK_INVALID naming a block that cannot generate
  */
 export function probeSequence(
   setting: ProbeSetting,
   { count, limit }: { readonly count: number; readonly limit: number },
-): SequenceProfile {
+): ForwardProfile[] {
   checkGenerates(setting.blocks);
-  const cacheWidths = setting.blocks.map((): number[] => []);
-  const run =
-    (place: SequencePlace, tokens: number): BlockRun =>
-    (bench, block, index, params, inputShape) => {
-      const input = inputShape === undefined ? [] : [bench.zeros(inputShape)];
-      switch (block.kind) {
-        case 'row': {
-          const aux = auxOf(tokenFields(tokens), index);
-          return forwardRows(bench.device, block, gathered(bench, block, aux, place.first), aux);
-        }
-        case 'dense': {
-          const widths = place.first === 0 ? [] : cacheWidths[index]!;
-          const cached = bench.uncounted(() =>
-            widths.map((width) => bench.zeros([place.first, width])),
-          );
-          const { output, added } = extendDense(bench.device, block, params, input, cached, place);
-          cacheWidths[index] = added.map(({ size }) => size / tokens);
-          bench.own(added);
-          return output;
-        }
-        case 'tiled':
-          return runLogitsTile(bench, block, params, input[0]!);
-      }
+  const first = probeTokens(setting, { first: 0, limit }, 1);
+  const most = Math.min(count, limit);
+  const runs = [
+    first,
+    probeTokens(setting, { first: limit - most, limit }, most, first),
+    probeTokens(setting, { first: limit - 1, limit }, 1, first),
+  ];
+  return first.map((profile, index) => {
+    const largest = (field: 'workBytes' | 'widenedBytes'): number =>
+      Math.max(...runs.map((profiles) => profiles[index]?.[field] ?? 0));
+    return {
+      ...profile,
+      workBytes: largest('workBytes'),
+      widenedBytes: largest('widenedBytes'),
     };
-  const once = (first: number, tokens: number): ForwardProfile[] =>
-    probeEach(setting, run({ first, limit }, tokens));
-  const single = once(0, 1); // Tells how wide the caches are.
-  const many = once(limit - Math.min(count, limit), Math.min(count, limit));
-  const last = once(limit - 1, 1);
-  const profiles = many.map((profile, index) => {
-    const all = [profile, single[index]!, last[index]!];
-    const most = (field: 'workBytes' | 'widenedBytes'): number =>
-      Math.max(...all.map((one) => one[field]));
-    return { ...profile, workBytes: most('workBytes'), widenedBytes: most('widenedBytes') };
   });
-  return { profiles, cacheWidths };
 }
 
-/** Runs one block on tensors of the bench. */
+/** Profiles for `count` tokens at `place`; `known` tells what blocks keep of those before. */
+function probeTokens(
+  setting: ProbeSetting,
+  place: SequencePlace,
+  count: number,
+  known: readonly ForwardProfile[] = [],
+): ForwardProfile[] {
+  return probeEach(setting, (bench, block, index, params, inputShape) => {
+    const { device } = bench;
+    const input = inputShape === undefined ? [] : [bench.zeros(inputShape)];
+    switch (block.kind) {
+      case 'row': {
+        const aux = auxOf(tokenFields(count), index);
+        return [forwardRows(device, block, gathered(bench, block, aux, place.first), aux)];
+      }
+      case 'dense': {
+        const widths = place.first === 0 ? [] : (known[index]?.cacheWidths ?? []);
+        const cached = bench.uncounted(() =>
+          widths.map((width) => bench.zeros([place.first, width])),
+        );
+        const { output, added } = extendDense(device, block, params, input, cached, place);
+        return [output, ...added];
+      }
+      case 'tiled':
+        return [runLogitsTile(bench, block, params, input[0]!)];
+    }
+  });
+}
+
+/** Runs one block on tensors of the bench. @returns the output and what is kept of its tokens */
 type BlockRun = (
   bench: ProbeBench,
   block: Block,
   index: number,
   params: Params,
   inputShape: readonly number[] | undefined,
-) => Tensor;
+) => [output: Tensor, ...kept: Tensor[]];
 
 function probeEach(
   { device, blocks, layout, dtype }: ProbeSetting,
@@ -128,8 +130,10 @@ function probeEach(
       const bench = new ProbeBench(device, layout, dtype);
       const { value, widenedBytes } = bench.measure(() => {
         const params = bench.params(wholeParams(block));
-        const { tensors, bytes } = bench.peak(() => [run(bench, block, index, params, inputShape)]);
-        return { outputShape: tensors[0]!.shape, workBytes: bytes };
+        const { tensors, bytes } = bench.peak(() => run(bench, block, index, params, inputShape));
+        const [output, ...kept] = tensors;
+        const cacheWidths = kept.map((tensor) => tensor.shape[1] ?? 0);
+        return { outputShape: output!.shape, workBytes: bytes, cacheWidths };
       });
       profile = { ...value, widenedBytes };
       known.set(key, profile);

@@ -9,7 +9,7 @@ import { SpillwayError, assert } from '../../core/errors.js';
 import { CHUNK_ELEMENTS, elementBytes } from '../../core/types.js';
 import type { TensorUpload } from '../../tiers/device/device.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
-import type { ParamName } from '../model/block.js';
+import type { BlockAux, ParamName, Params, RowGather, Tile, TiledBlock } from '../model/block.js';
 import { segmentsOf, type ParamAddress, type ParameterGroup } from '../plan/parameter-layout.js';
 import { keepsBfloat16 } from '../plan/tensor-bytes.js';
 import type { ParameterStore } from './parameter-store.js';
@@ -118,6 +118,52 @@ export class ParameterLoader {
     } catch (error) {
       upload.abort();
       throw error;
+    }
+  }
+
+  /** Runs `body` on the whole parameters `names` and frees them. */
+  async withParams<T>(
+    names: readonly ParamName[],
+    body: (params: Params) => Promise<T>,
+  ): Promise<T> {
+    const params = await this.loadParams(names);
+    try {
+      return await body(params);
+    } finally {
+      for (const tensor of Object.values(params)) tensor.dispose();
+    }
+  }
+
+  /** Runs `body` on the rows that tokens `first …` of a sequence read, and frees them. */
+  async withRows<T>(
+    gathers: readonly RowGather[],
+    fields: BlockAux['fields'],
+    first: number,
+    body: (rows: readonly Tensor[]) => Promise<T>,
+  ): Promise<T> {
+    const rows: Tensor[] = [];
+    try {
+      for (const gather of gathers) {
+        rows.push(await this.gatherRows(gather.param, gather.indices(fields, first)));
+      }
+      return await body(rows);
+    } finally {
+      for (const tensor of rows) tensor.dispose();
+    }
+  }
+
+  /** Visits the tiles of a tiled block's matrix, ascending; each is freed after its visit. */
+  async eachTile(block: TiledBlock, visit: (tile: Tile) => Promise<void>): Promise<void> {
+    const { tiledParam, tileRows } = block;
+    const rows = this.rowCount(tiledParam);
+    for (let index = 0, firstRow = 0; firstRow < rows; index += 1, firstRow += tileRows) {
+      const rowCount = Math.min(tileRows, rows - firstRow);
+      const weight = await this.loadRows(tiledParam, firstRow, rowCount);
+      try {
+        await visit({ weight, index, firstRow, rowCount });
+      } finally {
+        weight.dispose();
+      }
     }
   }
 

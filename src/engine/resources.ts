@@ -13,6 +13,9 @@ import { NvmeVolume } from '../../tiers/nvme/volume.js';
 import { resolveBudgets } from '../config/resolve-budgets.js';
 import type { ResourceOptions } from './engine-options.js';
 
+/** Defaults of every kind of engine, which the configuration shares (docs/CONFIG.md). */
+export const DEFAULTS = { subGroupSize: 16_777_216, seed: 42 };
+
 /** Budgets of all tiers in bytes, defaults applied. @throws BYTE_SIZE_INVALID */
 export function budgetsOf(options: ResourceOptions): Record<Tier, number> {
   const parse = (value: number | string | undefined): number | undefined =>

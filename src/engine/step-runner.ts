@@ -132,18 +132,12 @@ export class StepRunner {
 
   async #forwardRows(block: RowBlock, aux: BlockAux): Promise<void> {
     const { loader, activations, tiers } = this.#parts;
-    const rows: Tensor[] = [];
-    try {
-      for (const gather of block.gathers) {
-        rows.push(await loader.gatherRows(gather.param, gather.indices(aux.fields)));
-      }
+    await loader.withRows(block.gathers, aux.fields, 0, async (rows) => {
       const output = await withFields(tiers, block, aux, async (ready) =>
         forwardRows(tiers.device, block, rows, ready),
       );
       await activations.put(1, this.#slotOf(aux), output);
-    } finally {
-      for (const tensor of rows) tensor.dispose();
-    }
+    });
   }
 
   async #reverseRows(block: RowBlock, aux: readonly BlockAux[], last: boolean): Promise<void> {

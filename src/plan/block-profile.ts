@@ -29,6 +29,8 @@ export interface ForwardProfile {
   /** Peak above its whole parameters and what is cached of the sequence: input, fields, rows, tiles,
    * temporaries, output. */
   readonly workBytes: number;
+  /** Elements that it keeps of each token of a sequence, by cached tensor; `[]` in evaluation. */
+  readonly cacheWidths: readonly number[];
 }
 
 export interface BlockProfile {

@@ -1,0 +1,237 @@
+// Goal: an inference engine gives the training engine's losses and the whole sequence's logits, in
+// every bit and at every placement, under budgets in which nothing could be trained.
+import * as tf from '@tensorflow/tfjs-core';
+import { readdirSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { loadPretrained } from '../../src/checkpoint/load-pretrained.js';
+import { Engine } from '../../src/engine/engine.js';
+import { InferenceEngine } from '../../src/engine/inference-engine.js';
+import type { InferenceOptions } from '../../src/engine/inference-options.js';
+import type { Model } from '../../src/model/block.js';
+import { isCoded } from '../../core/errors.js';
+import { loadFixture, relativeError } from '../model/fixture-model.js';
+import {
+  DEVICES,
+  fixtureFolder,
+  largestOf,
+  readReference,
+  toMicroBatch,
+  withFolder,
+} from './run-engine.js';
+import { smallBatch, smallModel } from './small-model.js';
+
+const FIXTURES = ['gpt2-tiny', 'llama-tiny', 'llama-tiny-untied'] as const;
+
+async function withModel<T>(name: string, body: (model: Model) => Promise<T>): Promise<T> {
+  const model = await loadPretrained(fixtureFolder(name));
+  try {
+    return await body(model);
+  } finally {
+    await model.close();
+  }
+}
+
+async function withEngine<T>(
+  options: InferenceOptions,
+  body: (engine: InferenceEngine) => Promise<T>,
+): Promise<T> {
+  const engine = await InferenceEngine.create(options);
+  try {
+    return await body(engine);
+  } finally {
+    await engine.close();
+  }
+}
+
+const batchesOf = (name: string) =>
+  readReference(name).training.micro_batches.flat().map(toMicroBatch);
+
+const lengthOf = (name: string) => readReference(name).input_ids[0]!.length;
+
+/** Logits after each token of the reference's first row, [T][V]; the first three come at once. */
+async function logitsOf(name: string, options: Omit<InferenceOptions, 'model'>) {
+  const ids = readReference(name).input_ids[0]!;
+  return withModel(name, (model) =>
+    withEngine({ ...options, model, maxLength: ids.length }, async (engine) => {
+      const rows = [(await engine.append(ids.slice(0, 3))).slice()];
+      for (const id of ids.slice(3)) rows.push((await engine.append([id])).slice());
+      return { rows, plan: engine.plan, moved: engine.bytesMoved };
+    }),
+  );
+}
+
+describe.each(DEVICES)('evaluation on %s', (device) => {
+  it.each(FIXTURES.flatMap((name) => (['float32', 'bfloat16'] as const).map((d) => [name, d])))(
+    'of %s in %s has the bits of the training engine, wherever the weights live',
+    async (name, dtype) => {
+      const batches = batchesOf(name).slice(0, 2);
+      const exampleBatch = largestOf(batches);
+      const expected = await withModel(name, async (model) => {
+        const engine = await Engine.create({
+          model,
+          exampleBatch,
+          dtype: dtype as 'float32',
+          device,
+        });
+        return engine.evaluate(batches).finally(() => engine.close());
+      });
+      await withFolder(async (nvmePath) => {
+        for (const offloadParam of ['none', 'cpu', 'nvme'] as const) {
+          const actual = await withModel(name, (model) => {
+            const options = { model, exampleBatch, dtype: dtype as 'float32', device, nvmePath };
+            return withEngine({ ...options, offloadParam }, (engine) => engine.evaluate(batches));
+          });
+          expect(actual).toEqual(expected);
+        }
+        expect(readdirSync(nvmePath)).toEqual([]);
+      });
+    },
+  );
+
+  it('of a model of own blocks has the bits of the training engine', async () => {
+    const exampleBatch = smallBatch();
+    const engine = await Engine.create({ model: smallModel(), exampleBatch, device });
+    const expected = await engine.evaluate([exampleBatch]).finally(() => engine.close());
+    const options = { model: smallModel(), exampleBatch, device };
+    const actual = await withEngine(options, (inference) => inference.evaluate([exampleBatch]));
+    expect(actual).toEqual(expected);
+  });
+});
+
+describe.each(DEVICES)('a sequence on %s', (device) => {
+  it.each(FIXTURES)('of %s has the logits of float64 torch within 1e-5', async (name) => {
+    const { tensors } = await loadFixture(name);
+    const { rows } = await logitsOf(name, { device });
+    const vocabSize = rows[0]!.length;
+    const ids = readReference(name).input_ids[0]!;
+    const expected = tensors.get('logits')!.subarray(2 * vocabSize, ids.length * vocabSize);
+    const actual = Float32Array.from(rows.flatMap((row) => [...row]));
+    expect(relativeError(actual, expected)).toBeLessThan(1e-5);
+  });
+
+  it.each(FIXTURES)('of %s has the same bits wherever weights and cache live', async (name) => {
+    const expected = await logitsOf(name, { device, offloadParam: 'none' });
+    expect(expected.plan.cacheTiers).not.toContain('host');
+    await withFolder(async (nvmePath) => {
+      const least = await smallest(name, { device, nvmePath, maxLength: lengthOf(name) });
+      const far = await logitsOf(name, { device, nvmePath, ...least });
+      expect(far.rows).toEqual(expected.rows);
+      expect(far.plan.homes.every(({ param }) => param === 'nvme')).toBe(true);
+      expect(far.plan.cacheTiers).toContain('host');
+      expect(far.moved.nvme_read).toBeGreaterThan(0);
+      const host = await logitsOf(name, { device, offloadParam: 'cpu' });
+      expect(host.rows).toEqual(expected.rows);
+    });
+  });
+
+  it('can be started again, and leaves no tensor behind', async () => {
+    const ids = readReference('llama-tiny').input_ids[0]!.slice(0, 6);
+    await withModel('llama-tiny', (model) =>
+      withEngine({ model, device, maxLength: 8 }, async (engine) => {
+        const first = (await engine.append(ids)).slice();
+        const before = tf.memory().numTensors;
+        await engine.append([1]);
+        await engine.restart();
+        expect((await engine.append(ids)).slice()).toEqual(first);
+        expect(tf.memory().numTensors).toBe(before);
+        expect(engine.sequenceLength).toBe(6);
+      }),
+    );
+  });
+});
+
+/** The smallest budgets that a refusal names. */
+async function smallest(name: string, options: Omit<InferenceOptions, 'model'>) {
+  const error: unknown = await withModel(name, (model) =>
+    InferenceEngine.create({ ...options, model, deviceMemory: 1, hostMemory: 1 }).catch(
+      (error: unknown) => error,
+    ),
+  );
+  expect(error).toMatchObject({ code: 'BUDGET_TOO_SMALL' });
+  const facts = isCoded(error) ? (error.facts ?? {}) : {};
+  return {
+    deviceMemory: Number(facts['neededDeviceBytes']),
+    hostMemory: Number(facts['neededHostBytes']),
+  };
+}
+
+describe('budgets of inference', () => {
+  it.each(['gpt2-tiny', 'llama-tiny'])(
+    'suffice for %s where the refusal says so, and not with a byte less',
+    async (name) => {
+      await withFolder(async (nvmePath) => {
+        const device = DEVICES[0]!;
+        const least = await smallest(name, { device, nvmePath, maxLength: lengthOf(name) });
+        const { rows } = await logitsOf(name, { device, nvmePath, ...least });
+        expect(rows).toHaveLength(readReference(name).input_ids[0]!.length - 2);
+        for (const key of ['deviceMemory', 'hostMemory'] as const) {
+          const options = { device, nvmePath, ...least, [key]: least[key] - 1 };
+          const refused = logitsOf(name, options);
+          await expect(refused).rejects.toMatchObject({ code: 'BUDGET_TOO_SMALL' });
+        }
+      });
+    },
+  );
+
+  it('evaluate a model that they could not train', async () => {
+    const batches = batchesOf('gpt2-tiny').slice(0, 1);
+    const exampleBatch = largestOf(batches);
+    await withFolder(async (nvmePath) => {
+      const least = await smallest('gpt2-tiny', { exampleBatch, nvmePath });
+      const options = { exampleBatch, nvmePath, ...least };
+      await withModel('gpt2-tiny', async (model) => {
+        const training = Engine.create({ ...options, model });
+        await expect(training).rejects.toMatchObject({ code: 'BUDGET_TOO_SMALL' });
+        await withEngine({ ...options, model }, async (engine) => {
+          const { loss } = await engine.evaluate(batches);
+          expect(loss).toBeCloseTo(readReference('gpt2-tiny').training.losses[0]!, 0);
+          expect(engine.peakBytes.device).toBeLessThanOrEqual(least.deviceMemory);
+          expect(engine.peakBytes.host).toBeLessThanOrEqual(least.hostMemory);
+        });
+      });
+    });
+  });
+});
+
+describe('an inference engine refuses', () => {
+  it('what it was not created for, and stays usable', async () => {
+    const batch = batchesOf('gpt2-tiny')[0]!;
+    await withModel('gpt2-tiny', async (model) => {
+      await withEngine({ model, maxLength: 4 }, async (engine) => {
+        await expect(engine.evaluate([batch])).rejects.toMatchObject({ code: 'USAGE_INVALID' });
+        await expect(engine.append([1, 2, 3, 4, 5])).rejects.toMatchObject({
+          code: 'USAGE_INVALID',
+        });
+        await expect(engine.append([])).rejects.toMatchObject({ code: 'USAGE_INVALID' });
+        await expect(engine.readParameter('none')).rejects.toMatchObject({
+          code: 'USAGE_INVALID',
+        });
+        expect(await engine.append([1])).toBeInstanceOf(Float32Array);
+      });
+      await withEngine({ model, exampleBatch: batch }, async (engine) => {
+        await expect(engine.append([1])).rejects.toMatchObject({ code: 'USAGE_INVALID' });
+        await expect(engine.restart()).rejects.toMatchObject({ code: 'USAGE_INVALID' });
+      });
+      await expect(InferenceEngine.create({ model })).rejects.toMatchObject({
+        code: 'CONFIG_INVALID',
+      });
+    });
+  });
+
+  it('to generate with blocks that cannot continue a sequence, by their names', async () => {
+    const refused = InferenceEngine.create({ model: smallModel(), maxLength: 4 });
+    await expect(refused).rejects.toMatchObject({
+      code: 'BLOCK_INVALID',
+      message: expect.stringContaining('hidden') as string,
+    });
+  });
+
+  it('everything but close after a token outside the vocabulary', async () => {
+    await withModel('gpt2-tiny', (model) =>
+      withEngine({ model, maxLength: 4 }, async (engine) => {
+        await expect(engine.append([1e6])).rejects.toMatchObject({ code: 'TOKEN_OUT_OF_RANGE' });
+        await expect(engine.append([1])).rejects.toMatchObject({ code: 'ENGINE_FAILED' });
+      }),
+    );
+  });
+});
