@@ -14,7 +14,7 @@ const DEFAULT_THETA = 10_000;
 const size = z.int().positive();
 const positive = z.number().positive();
 
-/** Fields of every type; the last two change nothing. */
+/** Fields of every type: `finetuned` changes nothing, the original length only llama3 and yarn. */
 const SHARED = {
   rope_type: z.string().optional(),
   type: z.string().optional(),
