@@ -6,6 +6,7 @@ import type { Logger } from '../../core/logger.js';
 import { loadConfig, type ConfigInput } from '../config/load-config.js';
 import { parseFlags } from '../config/parse-flags.js';
 import type { TrainConfig } from '../config/train-config.js';
+import { tidyUp } from './abrupt-end.js';
 import { DeferredLogger } from './deferred-logger.js';
 import { errorFormat, setErrorFormat } from './error-format.js';
 import { openLogger, openRunOutput } from './reporters/run-output.js';
@@ -46,8 +47,8 @@ export async function runTrainCommand(
   // The engine and tfjs load only when a run starts.
   const { runTrain } = await import('../train/run-train.js');
   const output = await openRunOutput({ json, logFormat, disableTqdm });
-  notes.flushTo(output.logger);
   const stop = stopOnSignals(output.logger);
+  notes.flushTo(output.logger);
   try {
     const { logger, reporter } = output;
     await runTrain(config, { logger, reporter, signal: stop.signal });
@@ -86,13 +87,21 @@ function stopOnSignals(logger: Logger): StopOnSignals {
   const controller = new AbortController();
   let status = 0;
   const onSignal = (name: NodeJS.Signals) => {
-    const code = SIGNAL_STATUS[name as keyof typeof SIGNAL_STATUS];
-    if (controller.signal.aborted) process.exit(code);
-    status = code;
+    if (controller.signal.aborted) {
+      endBy(name);
+      return;
+    }
+    status = SIGNAL_STATUS[name as keyof typeof SIGNAL_STATUS];
     logger.info(`${name}: stopping; once more to end at once`);
     controller.abort();
   };
   const names = Object.keys(SIGNAL_STATUS) as NodeJS.Signals[];
+  /** Lets the signal do what it does by itself: an exit would wait for reads that never end. */
+  const endBy = (name: NodeJS.Signals): void => {
+    tidyUp();
+    for (const one of names) process.off(one, onSignal);
+    process.kill(process.pid, name);
+  };
   for (const name of names) process.on(name, onSignal);
   return {
     signal: controller.signal,
