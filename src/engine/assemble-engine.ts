@@ -1,11 +1,9 @@
 /**
  * @file Builds what an engine works with, in the order in which things depend on one another.
  */
-import { availableParallelism } from 'node:os';
 import { dirname } from 'node:path';
 import type { ComputeDtype, Tier } from '../../core/types.js';
 import { createDevice } from '../../tiers/device/create-device.js';
-import type { Device } from '../../tiers/device/device.js';
 import { HostPool } from '../../tiers/host/host-pool.js';
 import { ShardDirectory, directoryRecords } from '../../tiers/nvme/directory.js';
 import { TierManager } from '../../tiers/tier-manager.js';
@@ -13,8 +11,6 @@ import type { MicroBatch, Model } from '../model/block.js';
 import { modelFingerprint } from '../model/model-fingerprint.js';
 import { ADAMW_DEFAULTS, type AdamwOptions } from '../optim/adamw-options.js';
 import { OptimizerPool } from '../optim/optimizer-pool.js';
-import { stagingBytes, type StagingShape } from '../optim/staging.js';
-import { planMemory } from '../plan/memory-plan.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
 import { ActivationStore } from './activation-store.js';
@@ -24,12 +20,12 @@ import { GradientWriter } from './gradient-writer.js';
 import { initialiseStates } from './initialise-states.js';
 import { ParameterLoader } from './parameter-loader.js';
 import { ParameterStore } from './parameter-store.js';
+import { planOn } from './plan-training.js';
 import type { Release } from './release.js';
-import { budgetsOf, createVolume, DEFAULTS, onProbeDevice, pathsOf } from './resources.js';
+import { budgetsOf, createVolume, DEFAULTS, onProbeDevice } from './resources.js';
 import { RowGradients } from './row-gradients.js';
 import { StepRunner } from './step-runner.js';
 import { UpdateSweep } from './update-sweep.js';
-import { probeWorkspaces } from './workspace-probe.js';
 
 /** Defaults that the configuration shares (docs/CONFIG.md). */
 const TRAINING_DEFAULTS = { learningRate: 2e-5, maxGradNorm: 1 };
@@ -55,70 +51,6 @@ export interface EngineParts {
   readonly owned: Release[];
 }
 
-/** Plans where everything lives. */
-function planFor(
-  options: EngineOptions,
-  device: Device,
-  layout: ParameterLayout,
-  budgets: Readonly<Record<Tier, number>>,
-): { plan: MemoryPlan; slotBytes: (block: number) => number; staging: StagingShape } {
-  const { model, exampleBatch } = options;
-  const dtype = options.dtype ?? 'float32';
-  const profiles = probeWorkspaces(device, model.blocks, layout, exampleBatch, dtype);
-  const workers = workersOf(options);
-  const trainable = layout.groups.filter((group) => group.trainable);
-  const lengths = trainable.flatMap((group) => group.shards.map((shard) => shard.length));
-  const maxShardLength = lengths.reduce((most, length) => Math.max(most, length), 1);
-  const plan = planMemory({
-    blocks: model.blocks,
-    layout,
-    profiles,
-    budgets,
-    dtype,
-    microBatchCount: options.gradientAccumulationSteps ?? 1,
-    order: options.microBatchOrder ?? 'auto',
-    offloadParam: options.offloadParam ?? 'auto',
-    offloadOptimizer: options.offloadOptimizer ?? 'auto',
-    hostAddressableDevice: device.capabilities.hostAddressable,
-    bf16Operands: device.capabilities.bf16Operands,
-    nvmePathCount: pathsOf(options).length,
-    rowGatherBytes: rowGathersOf(options, layout).map(({ rows, columns }) => rows * columns * 4),
-    optimizerStagingBytes: (depth, nvmeStates) =>
-      stagingBytes({ dtype, depth, nvmeStates, maxShardLength, workers }),
-  });
-  const staging: StagingShape = {
-    dtype,
-    nvmeStates: plan.nvmeStates,
-    depth: plan.optimizerDepth,
-    maxShardLength,
-  };
-  return { plan, slotBytes: (block) => profiles[block - 1]?.outputBytes ?? 0, staging };
-}
-
-/** Trainable tables that are read by rows, with the most rows of one micro-batch. */
-function rowGathersOf(
-  options: EngineOptions,
-  layout: ParameterLayout,
-): { name: string; rows: number; columns: number }[] {
-  const [first] = options.model.blocks;
-  if (first?.kind !== 'row') return [];
-  return first.gathers.flatMap((gather) => {
-    const address = layout.params.get(gather.param);
-    if (address === undefined || address.spec.trainable === false) return [];
-    return [
-      {
-        name: gather.param,
-        rows: gather.indices(options.exampleBatch.fields).length,
-        columns: address.length / (address.spec.shape[0] ?? 1),
-      },
-    ];
-  });
-}
-
-function workersOf(options: EngineOptions): number {
-  return options.optimizerWorkers ?? Math.min(2, availableParallelism());
-}
-
 /**
  * Profiles the blocks, plans, reserves memory and files, loads the parameters.
  *
@@ -135,9 +67,8 @@ export async function assembleEngine(
   const layout = layoutParameters(model.blocks, options.subGroupSize ?? DEFAULTS.subGroupSize);
   const device = await createDevice(options.device ?? 'auto', { budgetBytes: budgets.device });
   owned.push(() => device.dispose());
-  const { plan, slotBytes, staging } = await onProbeDevice(device, (probed) =>
-    planFor(options, probed, layout, budgets),
-  );
+  const planned = await onProbeDevice(device, (probed) => planOn(probed, options, layout, budgets));
+  const { plan, slotBytes, staging, workers, rowGathers } = planned;
   const host = HostPool.create({ budgetBytes: budgets.host });
   owned.push(() => host.dispose());
   const volume = await createVolume(options, plan.nvmeRequest, budgets.nvme);
@@ -151,14 +82,14 @@ export async function assembleEngine(
   const rows = new Map<string, RowGradients>();
   owned.push(() => [...rows.values()].forEach((one) => one.dispose()));
   const microBatchCount = options.gradientAccumulationSteps ?? 1;
-  for (const gather of rowGathersOf(options, layout)) {
+  for (const gather of rowGathers) {
     const size = { rowsPerMicroBatch: gather.rows, microBatchCount, columns: gather.columns };
     rows.set(gather.name, new RowGradients(host, { ...size, label: gather.name }));
   }
   const writer = new GradientWriter(tiers, store, model.blocks, plan);
   owned.push(() => writer.dispose());
   const pool = await OptimizerPool.create({
-    workers: workersOf(options),
+    workers,
     arena: host,
     staging,
     io: options.io?.backend.kind === 'simulated' ? 'blocking' : 'auto',

@@ -26,7 +26,7 @@ export function checkLearningRate(learningRate: number): void {
  *
  * @throws CONFIG_INVALID naming the option, CHECKPOINT_MISMATCH for states of another dtype
  */
-export function checkOptions(options: EngineOptions): void {
+export function checkOptions(options: Omit<EngineOptions, 'model'>): void {
   const { optimizer = {} } = options;
   checkResourceOptions(options);
   check('gradientAccumulationSteps', options.gradientAccumulationSteps, isCount, COUNT);
@@ -60,7 +60,10 @@ export function checkResourceOptions(options: ResourceOptions): void {
   }
 }
 
-function checkInitialState({ initialState, dtype = 'float32' }: EngineOptions): void {
+function checkInitialState({
+  initialState,
+  dtype = 'float32',
+}: Pick<EngineOptions, 'initialState' | 'dtype'>): void {
   if (initialState === undefined) return;
   const isStep = (value: number): boolean => Number.isSafeInteger(value) && value >= 0;
   check('initialState.step', initialState.step, isStep, 'a whole number, at least 0');

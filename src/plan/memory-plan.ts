@@ -9,11 +9,14 @@
  * Pure functions; the numbers are upper bounds that the ledgers enforce.
  */
 import { formatBytes } from '../../core/bytes.js';
-import { SpillwayError, hasCode, isCoded } from '../../core/errors.js';
+import { SpillwayError } from '../../core/errors.js';
 import { type Tier } from '../../core/types.js';
 import { MIN_STAGING_BUFFERS } from '../../tiers/host/staging-pool.js';
 import { PeakBytes, type Decisions } from './peak-bytes.js';
 import type { MemoryPlan, MemoryPlanInput, OffloadDevice, MicroBatchOrder } from './placement.js';
+
+/** What to plan for in any order. */
+type UnorderedInput = Omit<MemoryPlanInput, 'order'>;
 
 function forcedHome(offload: OffloadDevice): Tier | undefined {
   switch (offload) {
@@ -53,7 +56,7 @@ function farthest(input: MemoryPlanInput, planner: PeakBytes): Decisions {
   };
 }
 
-function refuse(input: MemoryPlanInput, needed: Record<Tier, number>): SpillwayError {
+function refuse(input: UnorderedInput, needed: Record<Tier, number>): SpillwayError {
   const { budgets } = input;
   const lines: string[] = [];
   if (needed.device > budgets.device) {
@@ -81,7 +84,7 @@ function refuse(input: MemoryPlanInput, needed: Record<Tier, number>): SpillwayE
 }
 
 /** Refuses wishes that no budget can grant. */
-function checkWishes(input: MemoryPlanInput): void {
+function checkWishes(input: UnorderedInput): void {
   const wishes = { offload_param: input.offloadParam, offload_optimizer: input.offloadOptimizer };
   for (const [key, wish] of Object.entries(wishes)) {
     if (wish === 'nvme' && input.nvmePathCount === 0) {
@@ -122,35 +125,45 @@ function moveToDevice(input: MemoryPlanInput, planner: PeakBytes, decisions: Dec
  *   contradict the machine
  */
 export function planMemory(
-  input: Omit<MemoryPlanInput, 'order'> & { readonly order: MicroBatchOrder | 'auto' },
+  input: UnorderedInput & { readonly order: MicroBatchOrder | 'auto' },
 ): MemoryPlan {
-  const { order } = input;
-  if (order !== 'auto') return planInOrder({ ...input, order });
-  try {
-    return planInOrder({ ...input, order: 'vertical' });
-  } catch (error) {
-    if (!hasCode(error, 'BUDGET_TOO_SMALL') || input.microBatchCount === 1) throw error;
-    try {
-      return planInOrder({ ...input, order: 'horizontal' });
-    } catch (other) {
-      throw neededBytes(other) < neededBytes(error) ? other : error;
-    }
-  }
-}
-
-/** Device and host bytes that a refusal asks for. */
-function neededBytes(error: unknown): number {
-  const facts = isCoded(error) ? (error.facts ?? {}) : {};
-  return Number(facts['neededDeviceBytes']) + Number(facts['neededHostBytes']);
-}
-
-function planInOrder(input: MemoryPlanInput): MemoryPlan {
   checkWishes(input);
+  const inputs = ordersOf(input).map((order) => ({ ...input, order }));
+  const minimumBytes = inputs.map(leastPeaks).reduce(smaller);
+  for (const one of inputs) {
+    const plan = planInOrder(one);
+    if (plan !== undefined) return { ...plan, minimumBytes };
+  }
+  throw refuse(input, minimumBytes);
+}
+
+/** The orders that may be taken, by preference. */
+function ordersOf(input: {
+  readonly order: MicroBatchOrder | 'auto';
+  readonly microBatchCount: number;
+}): readonly MicroBatchOrder[] {
+  if (input.order !== 'auto') return [input.order];
+  return input.microBatchCount === 1 ? ['vertical'] : ['vertical', 'horizontal'];
+}
+
+/** The peaks with everything as far from the device as it may be. */
+function leastPeaks(input: MemoryPlanInput): Record<Tier, number> {
+  const planner = new PeakBytes(input);
+  return planner.peaksOf(farthest(input, planner));
+}
+
+/** The one that asks for less memory or, of equal memory, for fewer bytes of files. */
+function smaller(a: Record<Tier, number>, b: Record<Tier, number>): Record<Tier, number> {
+  const difference = b.device + b.host - (a.device + a.host);
+  return difference < 0 || (difference === 0 && b.nvme < a.nvme) ? b : a;
+}
+
+/** The plan in one order, or undefined where nothing fits. */
+function planInOrder(input: MemoryPlanInput): Omit<MemoryPlan, 'minimumBytes'> | undefined {
   const planner = new PeakBytes(input);
   const decisions = farthest(input, planner);
-  const least = planner.peaksOf(decisions);
   moveToDevice(input, planner, decisions);
-  if (!fits(planner.peaksOf(decisions), input.budgets)) throw refuse(input, least);
+  if (!fits(planner.peaksOf(decisions), input.budgets)) return undefined;
 
   /** Makes the change if the budgets allow it. */
   const attempt = (apply: () => void, undo: () => void): boolean => {

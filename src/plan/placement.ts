@@ -62,6 +62,8 @@ export interface MemoryPlan {
   /** States of which some trainable shard is on NVMe. */
   readonly nvmeStates: readonly StateName[];
   readonly peakBytes: Readonly<Record<Tier, number>>;
+  /** The smallest budgets that work, as a refusal names them. */
+  readonly minimumBytes: Readonly<Record<Tier, number>>;
   readonly nvmeRequest: LayoutRequest;
 }
 

@@ -30,10 +30,26 @@ export function availableDevices(): readonly string[] {
  *   is no number of threads
  */
 export async function createDevice(name: string, options: DeviceOptions): Promise<Device> {
+  return chosenDevice(name) === 'cpu' ? CpuDevice.create(options) : NativeDevice.create(options);
+}
+
+/**
+ * A device to plan with that allocates as `name` does: one without memory or threads where there is
+ * one, else the device itself. The caller disposes it.
+ *
+ * @throws DEVICE_UNAVAILABLE as `createDevice` does
+ */
+export async function createPlanningDevice(name: string, options: DeviceOptions): Promise<Device> {
+  return chosenDevice(name) === 'cpu'
+    ? CpuDevice.create(options)
+    : NativeDevice.createMeta(options);
+}
+
+function chosenDevice(name: string): 'native' | 'cpu' {
   const available = availableDevices();
   const chosen = name === 'auto' ? available[0] : name;
-  if (chosen === 'cpu') return CpuDevice.create(options);
-  if (chosen === 'native' && available.includes('native')) return NativeDevice.create(options);
+  if (chosen === 'cpu') return 'cpu';
+  if (chosen === 'native' && available.includes('native')) return 'native';
   throw new SpillwayError('DEVICE_UNAVAILABLE', `${whyNot(name)}; use one of the available`, {
     available,
   });
