@@ -12,7 +12,7 @@ const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 const RANKS = [
   ['src/cli'],
   ['src/index'],
-  ['src/train'],
+  ['src/train', 'src/generate'],
   ['src/engine'],
   ['src/plan', 'src/checkpoint', 'src/data'],
   ['src/optim'],

@@ -2,17 +2,13 @@
  * @file `spillway train`: from arguments to a run, and from Ctrl-C to an orderly stop.
  */
 import { SpillwayError } from '../../core/errors.js';
-import type { Logger } from '../../core/logger.js';
 import { loadConfig, type ConfigInput } from '../config/load-config.js';
 import { parseFlags } from '../config/parse-flags.js';
 import type { TrainConfig } from '../config/train-config.js';
-import { tidyUp } from './abrupt-end.js';
 import { DeferredLogger } from './deferred-logger.js';
 import { errorFormat, setErrorFormat } from './error-format.js';
 import { openLogger, openRunOutput } from './reporters/run-output.js';
-
-/** Exit statuses of a process that a signal ended: 128 + the signal's number. */
-const SIGNAL_STATUS = { SIGINT: 130, SIGTERM: 143 } as const;
+import { isAbort, stopOnSignals } from './stop-on-signals.js';
 
 /** What belongs to the command line alone. */
 export interface TrainCommandOptions {
@@ -70,44 +66,4 @@ async function configure(input: ConfigInput, notes: DeferredLogger): Promise<Tra
     notes.flushTo(await openLogger(errorFormat()));
     throw error;
   }
-}
-
-function isAbort(error: unknown, signal: AbortSignal): boolean {
-  return error === signal.reason || (error instanceof Error && error.cause === signal.reason);
-}
-
-interface StopOnSignals {
-  readonly signal: AbortSignal;
-  /** 0, or the status of the signal that came. */
-  status(): number;
-  dispose(): void;
-}
-
-function stopOnSignals(logger: Logger): StopOnSignals {
-  const controller = new AbortController();
-  let status = 0;
-  const onSignal = (name: NodeJS.Signals) => {
-    if (controller.signal.aborted) {
-      endBy(name);
-      return;
-    }
-    status = SIGNAL_STATUS[name as keyof typeof SIGNAL_STATUS];
-    logger.info(`${name}: stopping; once more to end at once`);
-    controller.abort();
-  };
-  const names = Object.keys(SIGNAL_STATUS) as NodeJS.Signals[];
-  /** Lets the signal do what it does by itself: an exit would wait for reads that never end. */
-  const endBy = (name: NodeJS.Signals): void => {
-    tidyUp();
-    for (const one of names) process.off(one, onSignal);
-    process.kill(process.pid, name);
-  };
-  for (const name of names) process.on(name, onSignal);
-  return {
-    signal: controller.signal,
-    status: () => status,
-    dispose: () => {
-      for (const name of names) process.off(name, onSignal);
-    },
-  };
 }

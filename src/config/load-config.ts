@@ -14,6 +14,7 @@ import { resolveDtype } from './resolve-dtype.js';
 import { resolveBudgets } from './resolve-budgets.js';
 import type { BudgetSources } from './resolve-budgets.js';
 import { CONFIG_KEYS, REQUIRED_KEYS } from './schema.js';
+import type { ConfigKeyName } from './schema.js';
 import type { ConfigValues, TrainConfig } from './train-config.js';
 import { typeValues } from './type-values.js';
 
@@ -24,6 +25,8 @@ export interface ConfigInput {
   /** Values that override the file's, as parsed by `parseFlags`. */
   readonly flags?: RawValues;
   readonly budgetSources?: BudgetSources;
+  /** Keys that must be given; default: those of a training run. */
+  readonly required?: readonly ConfigKeyName[];
   /** Notes and warnings, such as keys that are ignored; silent by default. */
   readonly logger?: Logger;
 }
@@ -48,7 +51,7 @@ export async function loadConfig(input: ConfigInput): Promise<TrainConfig> {
       ? own
       : await applyDsConfig({ path: own.deepspeed, values: own, placeOf, logger });
   checkConfig(values);
-  for (const key of REQUIRED_KEYS) {
+  for (const key of input.required ?? REQUIRED_KEYS) {
     if (values[key] === undefined) {
       throw new SpillwayError(
         'CONFIG_INVALID',
@@ -68,10 +71,14 @@ function checkStanding(file: RawValues, flags: RawValues, logger: Logger): void 
 }
 
 function toTrainConfig(values: ConfigValues, sources: BudgetSources | undefined): TrainConfig {
-  const { nvme_path: nvmePath = [], ...rest } = values;
+  const { nvme_path: nvmePath = [], data_files: dataFiles = [], ...rest } = values;
   const config: Record<string, unknown> = {};
   const groups: Record<string, Record<string, unknown>> = {};
-  for (const [name, value] of Object.entries({ ...rest, nvme_path: nvmePath })) {
+  for (const [name, value] of Object.entries({
+    ...rest,
+    data_files: dataFiles,
+    nvme_path: nvmePath,
+  })) {
     const [group, field] = camelCase(name).split('.') as [string, string | undefined];
     const kept = Array.isArray(value) ? Object.freeze([...(value as unknown[])]) : value;
     if (field === undefined) config[group] = kept;
