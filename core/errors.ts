@@ -92,13 +92,21 @@ export function isCoded(error: unknown): error is Error & { code: ErrorCode; fac
   );
 }
 
+/** Longest line that `formatError` makes: files are quoted in messages, and say anything. */
+const LONGEST_LINE = 4000;
+
 /** One line for people: `CODE: message (fact=value …)`. */
 export function formatError(error: unknown): string {
   if (!isCoded(error)) {
     const text = error instanceof Error ? error.message : String(error);
-    return `INTERNAL: ${text}`.replaceAll(/\s*\n\s*/g, ' ');
+    return oneLine(`INTERNAL: ${text}`);
   }
-  return `${error.code}: ${withFacts(error.message, error.facts)}`.replaceAll(/\s*\n\s*/g, ' ');
+  return oneLine(`${error.code}: ${withFacts(error.message, error.facts)}`);
+}
+
+function oneLine(text: string): string {
+  const cut = text.length > LONGEST_LINE ? `${text.slice(0, LONGEST_LINE - 1)}…` : text;
+  return cut.replaceAll(/\s*\n\s*/g, ' ');
 }
 
 /** `message (fact=value …)`; `message` alone where there are no facts. */

@@ -7,6 +7,7 @@
  * absent.
  */
 import { SpillwayError } from '../../core/errors.js';
+import { MAX_JSON_DEPTH, isNestedDeeper } from '../../core/json-depth.js';
 import type { JsonlLine } from './read-jsonl.js';
 
 /** One message of a conversation, as the template sees it. */
@@ -146,6 +147,7 @@ function toolList(line: JsonlLine, row: Columns): readonly unknown[] | undefined
   if (!isPresent(row, 'tools')) return undefined;
   let tools = row['tools'];
   if (typeof tools === 'string') {
+    if (isNestedDeeper(tools, MAX_JSON_DEPTH)) throw invalid(line, 'has tools nested too deeply');
     try {
       tools = JSON.parse(tools);
     } catch (error) {
@@ -157,6 +159,7 @@ function toolList(line: JsonlLine, row: Columns): readonly unknown[] | undefined
 }
 
 function parseObject(line: JsonlLine): Columns {
+  if (isNestedDeeper(line.text, MAX_JSON_DEPTH)) throw invalid(line, 'is nested too deeply');
   let value: unknown;
   try {
     // Only an escape can spell half a surrogate pair: the line itself was UTF-8.

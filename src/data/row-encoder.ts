@@ -213,8 +213,8 @@ function attempt<T>(text: string, encode: () => T): T {
 }
 
 function knownIds(ids: readonly (number | undefined)[]): readonly number[] {
-  if (!ids.includes(undefined)) return ids as readonly number[];
-  // The library gives undefined for a symbol outside a vocabulary without an unknown token.
+  if (ids.every((id) => typeof id === 'number')) return ids;
+  // The library gives undefined or null for a symbol outside a vocabulary without an unknown token.
   throw new SpillwayError(
     'TOKENIZER_INVALID',
     'the row holds a symbol that the tokenizer does not know, and it has no unknown token',

@@ -6,6 +6,7 @@
  */
 import { join } from 'node:path';
 import * as library from '@huggingface/tokenizers';
+import { findTokenizerFault } from './check-tokenizer-json.js';
 import { LongWordMerger } from './long-word-merger.js';
 import { TokenAligner } from './token-aligner.js';
 import type { TokenSpelling } from './token-aligner.js';
@@ -97,6 +98,8 @@ export async function loadTokenizer(folder: string): Promise<TextTokenizer> {
   if (contents === undefined) {
     throw invalidFile(path, 'is missing; text rows need it, rows with input_ids do not');
   }
+  const fault = findTokenizerFault(contents);
+  if (fault !== undefined) throw invalidFile(path, `${fault}; fetch it again`);
   const config = (await readJson(join(folder, 'tokenizer_config.json'))) ?? {};
   let tokenizer: LibraryTokenizer;
   try {

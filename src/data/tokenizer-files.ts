@@ -4,6 +4,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SpillwayError } from '../../core/errors.js';
+import { MAX_JSON_DEPTH, isNestedDeeper } from '../../core/json-depth.js';
 
 /** A JSON object. */
 export type Json = Readonly<Record<string, unknown>>;
@@ -44,6 +45,7 @@ export async function readText(path: string): Promise<string | undefined> {
 export async function readJson(path: string): Promise<Json | undefined> {
   const text = await readText(path);
   if (text === undefined) return undefined;
+  if (isNestedDeeper(text, MAX_JSON_DEPTH)) throw invalidFile(path, 'is nested too deeply');
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -50,6 +50,8 @@ it('prints facts after the message, lists with commas, always on one line', () =
   expect(formatError(new SpillwayError('DATA_EMPTY', 'nothing'))).toBe('DATA_EMPTY: nothing');
   expect(formatError(new RangeError('a\r\nb'))).toBe('INTERNAL: a b');
   expect(formatError('text')).toBe('INTERNAL: text');
+  const long = formatError(new SpillwayError('DATA_INVALID', 'x'.repeat(10_000)));
+  expect([long.length, long.at(-1)]).toEqual([4000, '…']);
 });
 
 it('asserts with INTERNAL and the facts', () => {
