@@ -9,10 +9,14 @@ import { SpillwayError } from '../../core/errors.js';
 import { stderrLogger } from '../../core/logger.js';
 import { renderConfigHelp } from '../config/config-docs.js';
 import { parseValue, splitList } from '../config/config-key.js';
+import { GENERATE_KEYS } from '../config/keys/generate-keys.js';
 import { CONFIG_KEYS } from '../config/schema.js';
 import { renderDoctorTable } from './doctor-table.js';
 import { runDoctor } from './doctor.js';
+import { runEvaluateCommand, type EvaluateCommandOptions } from './evaluate-command.js';
+import { runGenerateCommand, type GenerateCommandOptions } from './generate-command.js';
 import { packageVersion } from './package-version.js';
+import { runPlanCommand, type PlanCommandOptions } from './plan-command.js';
 import { runTrainCommand, type TrainCommandOptions } from './train-command.js';
 
 /**
@@ -45,6 +49,9 @@ function createProgram(setStatus: (status: number) => void): Command {
     // Errors are printed in one place, report-error.ts.
     .configureOutput({ writeErr: () => undefined });
   addTrain(program, setStatus);
+  addPlan(program);
+  addEvaluate(program, setStatus);
+  addGenerate(program, setStatus);
   addInit(program);
   addDoctor(program);
   return program;
@@ -61,6 +68,55 @@ function addTrain(program: Command, setStatus: (status: number) => void): void {
     .addHelpText('after', () => `\nKeys, in CONFIG.yaml or as flags:\n${renderConfigHelp()}`)
     .action(async (args: string[], options: TrainCommandOptions) => {
       setStatus(await runTrainCommand(args, options));
+    });
+}
+
+function addEvaluate(program: Command, setStatus: (status: number) => void): void {
+  program
+    .command('evaluate')
+    .usage('[CONFIG.yaml] [--key value ...]')
+    .description('loss and perplexity of a model on JSONL')
+    .argument('[args...]')
+    .option('--json', 'print one JSON object')
+    .allowUnknownOption()
+    .addHelpText(
+      'after',
+      '\nThe keys of train: model_name_or_path, eval_files (else data_files), the other data keys,\nper_device_eval_batch_size, dtype, device and the memory keys; see spillway train --help.',
+    )
+    .action(async (args: string[], options: EvaluateCommandOptions) => {
+      setStatus(await runEvaluateCommand(args, { json: options.json ?? false }));
+    });
+}
+
+function addGenerate(program: Command, setStatus: (status: number) => void): void {
+  program
+    .command('generate')
+    .usage('MODEL [-] [--prompt TEXT] [--key value ...]')
+    .description('continue a text with a model; - reads it from standard input')
+    .argument('[args...]')
+    .option('--json', 'print one JSON object')
+    .allowUnknownOption()
+    .addHelpText('after', () => `\nFlags:\n${renderConfigHelp(GENERATE_KEYS)}`)
+    .action(async (args: string[], options: GenerateCommandOptions) => {
+      setStatus(await runGenerateCommand(args, { json: options.json ?? false }));
+    });
+}
+
+function addPlan(program: Command): void {
+  program
+    .command('plan')
+    .alias('estimate')
+    .usage('[CONFIG.yaml] [--key value ...]')
+    .description('what a run would hold in each tier, and the smallest budgets that work')
+    .argument('[args...]')
+    .option('--json', 'print JSON with stable keys')
+    .allowUnknownOption()
+    .addHelpText(
+      'after',
+      '\nTakes the keys of train. model_name_or_path may also be a config.json, or a folder with\nnothing else: neither weights nor data are read.',
+    )
+    .action(async (args: string[], options: PlanCommandOptions) => {
+      print(await runPlanCommand(args, options));
     });
 }
 

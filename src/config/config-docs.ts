@@ -1,7 +1,7 @@
 /**
  * @file docs/CONFIG.md, generated from the schema, and the same as help text.
  */
-import type { ConfigKey } from './config-key.js';
+import type { ConfigKey, KeyTable } from './config-key.js';
 import { renderDeepSpeedSection } from './deepspeed/ds-docs.js';
 import { FIXED_KEYS, IDLE_KEYS } from './keys/standing-keys.js';
 import { CONFIG_KEY_NAMES, CONFIG_KEYS } from './schema.js';
@@ -62,9 +62,8 @@ given with \`any\` value. Another value is refused.
 | --- | --- | --- |`;
 
 /** One entry per key for `--help`. */
-export function renderConfigHelp(): string {
-  const lines = CONFIG_KEY_NAMES.map((name) => {
-    const key: ConfigKey<unknown> = CONFIG_KEYS[name];
+export function renderConfigHelp(keys: KeyTable = CONFIG_KEYS): string {
+  const lines = Object.entries(keys).map(([name, key]) => {
     const meaning = `${key.meaning.replaceAll('`', '')} (default: ${defaultText(key)})`;
     return `  --${name} <${key.type}>\n      ${meaning}`;
   });
