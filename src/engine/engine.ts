@@ -13,7 +13,7 @@ import type { Link, Tier } from '../../core/types.js';
 import type { MicroBatch } from '../model/block.js';
 import { clipCoefficient, gradientNorm } from '../optim/grad-norm.js';
 import type { MemoryPlan } from '../plan/placement.js';
-import type { ParamAddress, ParameterGroup } from '../plan/parameter-layout.js';
+import { stateBytesOf, type ParamAddress, type ParameterGroup } from '../plan/parameter-layout.js';
 import { assembleEngine, type EngineParts } from './assemble-engine.js';
 import { CallGate } from './call-gate.js';
 import { checkBatch } from './check-batch.js';
@@ -86,7 +86,7 @@ export class Engine {
 
   /** Bytes of weights, gradients and AdamW states of the whole model. */
   get stateBytes(): number {
-    return this.#parts.layout.trainableCount * 16;
+    return stateBytesOf(this.#parts.layout);
   }
 
   get budgetBytes(): Readonly<Record<Tier, number>> {

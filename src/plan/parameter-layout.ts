@@ -58,6 +58,14 @@ export interface ParameterLayout {
   readonly trainableCount: number;
 }
 
+/** Weight, gradient and two moments, four bytes each; bfloat16 splits the weight in two halves. */
+const STATE_BYTES_PER_PARAMETER = 16;
+
+/** Bytes of weights, gradients and AdamW states of everything that trains. */
+export function stateBytesOf(layout: Pick<ParameterLayout, 'trainableCount'>): number {
+  return layout.trainableCount * STATE_BYTES_PER_PARAMETER;
+}
+
 /** Part of a shard that belongs to a wanted range. */
 export interface ShardSegment {
   readonly shard: Shard;

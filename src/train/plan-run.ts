@@ -16,6 +16,7 @@ import type { LrSchedule } from '../optim/lr-schedule.js';
 import { resolveLrSchedule } from '../optim/resolve-lr-schedule.js';
 import { Cadence } from './cadence.js';
 import { checkpointFolder, type CheckpointFacts } from './checkpoint-writer.js';
+import { evaluates } from './engine-options-of.js';
 import {
   checkResume,
   checkSameModel,
@@ -117,13 +118,13 @@ async function readData(
   maxLength: number,
   { logger, reporter, signal }: PlanOptions,
 ): Promise<{ train: TokenDataset; eval: TokenDataset | undefined }> {
-  const evaluates = config.evalStrategy !== 'no' || config.evalOnStart;
-  if (!evaluates && config.evalFiles !== undefined) {
+  const hasEvaluations = evaluates(config);
+  if (!hasEvaluations && config.evalFiles !== undefined) {
     logger.warn('eval_files are not read, for eval_strategy is no; set it to steps or epoch');
   }
   const data = await loadDatasets({
     files: config.dataFiles,
-    ...(evaluates ? { evalFiles: config.evalFiles } : {}),
+    ...(hasEvaluations ? { evalFiles: config.evalFiles } : {}),
     evalSplit: config.evalSplit,
     seed: config.seed,
     textField: config.datasetTextField,
@@ -140,7 +141,7 @@ async function readData(
     onProgress: (progress) => reporter.preparing(progress),
     signal,
   });
-  return evaluates ? data : { train: data.train, eval: undefined };
+  return hasEvaluations ? data : { train: data.train, eval: undefined };
 }
 
 async function restoredState(

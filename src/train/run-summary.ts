@@ -3,26 +3,19 @@
  */
 import { TIERS } from '../../core/types.js';
 import type { Engine } from '../engine/engine.js';
+import { HOMED_STATES, homeShares } from '../plan/home-shares.js';
 import type { RunSummary } from './run-reporter.js';
 import type { TrainingState } from './training-state.js';
 
 /** Share of a state's elements at each tier, e.g. `param host 60 % + nvme 40 %`. */
 export function describeHomes(engine: Engine): string {
-  const { homes } = engine.plan;
-  const lengths = engine.groupLengths;
-  const total = lengths.reduce((sum, length) => sum + length, 0);
-  return (['param', 'grad', 'optimizer'] as const)
-    .map((state) => {
-      const shares = TIERS.flatMap((tier) => {
-        const held = homes.reduce(
-          (sum, home, group) => sum + (home[state] === tier ? (lengths[group] ?? 0) : 0),
-          0,
-        );
-        return held === 0 ? [] : [`${tier} ${Math.round((held / total) * 100)} %`];
-      });
-      return `${state} ${shares.join(' + ')}`;
-    })
-    .join(', ');
+  const shares = homeShares(engine.plan.homes, engine.groupLengths);
+  return HOMED_STATES.map((state) => {
+    const parts = TIERS.filter((tier) => shares[state][tier] > 0).map(
+      (tier) => `${tier} ${Math.round(shares[state][tier] * 100)} %`,
+    );
+    return `${state} ${parts.join(' + ')}`;
+  }).join(', ');
 }
 
 /**

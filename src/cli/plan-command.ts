@@ -1,0 +1,53 @@
+/**
+ * @file `spillway plan`: from a run's arguments to what it would hold where.
+ */
+import { SpillwayError } from '../../core/errors.js';
+import { loadConfig } from '../config/load-config.js';
+import { parseFlags } from '../config/parse-flags.js';
+import { renderPlanTable } from './plan-table.js';
+import { openLogger } from './reporters/run-output.js';
+import { DeferredLogger } from './deferred-logger.js';
+import { errorFormat, setErrorFormat } from './error-format.js';
+
+/** What belongs to the command line alone. */
+export interface PlanCommandOptions {
+  /** JSON with stable keys instead of a table. */
+  readonly json?: boolean;
+}
+
+/**
+ * Plans the run that `args` describe, as `spillway train` takes them; rows are not needed.
+ *
+ * @returns what to print
+ */
+export async function runPlanCommand(
+  args: readonly string[],
+  { json = false }: PlanCommandOptions = {},
+): Promise<string> {
+  const { values, positionals } = parseFlags(args);
+  if (positionals.length > 1) {
+    throw new SpillwayError(
+      'USAGE_INVALID',
+      `plan takes one configuration file, not ${positionals.length}; see spillway plan --help`,
+      { arguments: positionals },
+    );
+  }
+  const notes = new DeferredLogger();
+  let noteFormat = errorFormat();
+  try {
+    const config = await loadConfig({
+      file: positionals[0],
+      flags: values,
+      required: ['model_name_or_path'],
+      logger: notes,
+    });
+    noteFormat = config.logFormat;
+    setErrorFormat(json ? 'json' : config.logFormat);
+    // tfjs loads only now.
+    const { planReport } = await import('../train/plan-report.js');
+    const planned = await planReport(config, notes);
+    return json ? JSON.stringify(planned.report, null, 2) : renderPlanTable(planned);
+  } finally {
+    notes.flushTo(await openLogger(noteFormat));
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * @file A configuration's keys as an engine's options: one table for runs and for plans of runs.
+ */
+import type { TrainConfig } from '../config/train-config.js';
+import type { EngineOptions } from '../engine/engine-options.js';
+
+/** Every option that the configuration decides. */
+export function engineOptionsOf(config: TrainConfig) {
+  return {
+    device: config.device,
+    deviceMemory: config.deviceMemory,
+    hostMemory: config.hostMemory,
+    nvmeMemory: config.nvmeMemory,
+    nvmePath: config.nvmePath,
+    dtype: config.dtype,
+    offloadParam: config.offloadParam.device,
+    offloadOptimizer: config.offloadOptimizer.device,
+    subGroupSize: config.subGroupSize,
+    microBatchOrder: config.microBatchOrder,
+    gradientAccumulationSteps: config.gradientAccumulationSteps,
+    optimizer: {
+      learningRate: config.learningRate,
+      beta1: config.adamBeta1,
+      beta2: config.adamBeta2,
+      epsilon: config.adamEpsilon,
+      weightDecay: config.weightDecay,
+      maxGradNorm: config.maxGradNorm,
+    },
+    optimizerWorkers: config.optimizerWorkers,
+    seed: config.seed,
+  } satisfies Partial<EngineOptions>;
+}
+
+/** Whether a run evaluates at all. */
+export function evaluates(config: Pick<TrainConfig, 'evalStrategy' | 'evalOnStart'>): boolean {
+  return config.evalStrategy !== 'no' || config.evalOnStart;
+}
+
+/** Rows of the largest micro-batch of a run. */
+export function largestBatchSize(config: TrainConfig): number {
+  const evaluation = evaluates(config) ? (config.perDeviceEvalBatchSize ?? 0) : 0;
+  return Math.max(config.perDeviceTrainBatchSize, evaluation);
+}
