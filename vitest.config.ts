@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { cacheHome } from './test/cache-home.js';
 
 export default defineConfig({
   test: {
@@ -6,6 +7,7 @@ export default defineConfig({
     exclude: ['test/big/**'],
     testTimeout: 120_000,
     hookTimeout: 120_000,
+    env: { XDG_CACHE_HOME: cacheHome() },
     pool: 'forks',
     maxWorkers: 2,
   },
