@@ -20,11 +20,14 @@ export type {
   OptimizerOptions,
   StepResult,
 } from './engine/engine-options.js';
+export { InferenceEngine } from './engine/inference-engine.js';
+export type { InferenceOptions } from './engine/inference-options.js';
 export type { SaveOptions } from './engine/save-parameters.js';
 export type {
   Block,
   BlockAux,
   DenseBlock,
+  Extension,
   HostTensor,
   MicroBatch,
   Model,
@@ -32,8 +35,19 @@ export type {
   ParamSpec,
   Params,
   RowBlock,
+  SequencePlace,
   TiledBlock,
 } from './model/block.js';
+export type { FinishReason } from './generate/generate-tokens.js';
+export type { GenerationSettings } from './generate/generation-settings.js';
+export {
+  Generator,
+  type GenerateOptions,
+  type GeneratedToken,
+  type GenerationResult,
+  type GeneratorOptions,
+} from './generate/generator.js';
+export type { Prompt } from './generate/generator-folder.js';
 export { defineBlock } from './model/define-block.js';
 export { defineModel } from './model/define-model.js';
 export { languageModelBatch } from './model/language-model-batch.js';
