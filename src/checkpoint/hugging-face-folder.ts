@@ -5,20 +5,24 @@
  * headers are checked when the folder is opened; data are read on demand. Owns the descriptors of
  * its weight files until `close()`.
  */
-import { readFile, readdir } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
 import { SpillwayError } from '../../core/errors.js';
 import { errnoOf, readError } from './file-errors.js';
 import { listCompanions } from './companions.js';
-import { parseJsonObject, type JsonObject } from './json-object.js';
+import type { JsonObject } from './json-object.js';
 import { findInterruptedSave } from './publish-files.js';
+import { readJsonFile } from './read-json-file.js';
 import { indexFileName, singleFileName } from './tensor-file-names.js';
 import { openTensorFiles, type StoredTensor, type TensorFiles } from './tensor-files.js';
 
 const CONFIG_NAME = 'config.json';
 const WEIGHTS_NAME = singleFileName('model');
 const INDEX_NAME = indexFileName('model');
+
+/** Largest config.json; one with the names of 100,000 labels has 5 MiB. */
+const MAX_CONFIG_BYTES = 16 * 2 ** 20;
 
 /** An open model folder. */
 export class HuggingFaceFolder {
@@ -79,10 +83,7 @@ export class HuggingFaceFolder {
  * @throws MODEL_NOT_FOUND when it cannot be opened, MODEL_CONFIG_INVALID when it is no JSON object
  */
 export async function readConfigJson(path: string): Promise<JsonObject> {
-  const text = await readFile(path, 'utf8').catch((error: unknown) => {
-    throw readError(path, error);
-  });
-  return parseJsonObject(text, (fact, cause) => {
+  return readJsonFile(path, MAX_CONFIG_BYTES, (fact, cause) => {
     const message = `${path} ${fact}; write one JSON object as Hugging Face does`;
     return new SpillwayError('MODEL_CONFIG_INVALID', message, {}, cause);
   });

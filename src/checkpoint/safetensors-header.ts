@@ -4,11 +4,15 @@
  *   { "__metadata__": {string: string}, "<name>": { dtype, shape, data_offsets: [begin, end] } }
  *
  * Offsets count from the end of the header. The byte ranges cover the rest of the file exactly:
- * no overlap, no hole, nothing behind the last one. Pure functions, no I/O. Source: the format's
- * description and `Metadata::validate` of github.com/huggingface/safetensors.
+ * no overlap, no hole, nothing behind the last one. Pure functions, no I/O; memory is bounded by
+ * the tensors that the header lists. Source: the format's description and `Metadata::validate` of
+ * github.com/huggingface/safetensors.
  */
+import { isNestedDeeper } from '../../core/json-depth.js';
+import { findDuplicateKey } from '../../core/json-duplicate-keys.js';
 import { corrupt, quoteName } from './file-errors.js';
-import { isJsonObject, parseJsonObject, type JsonObject } from './json-object.js';
+import { isJsonObject, type JsonObject } from './json-object.js';
+import { topLevelMembers, utf8Text } from './top-level-members.js';
 
 /** Bits per element of every dtype that the format knows. */
 const DTYPE_BITS = {
@@ -41,6 +45,11 @@ export type SafetensorsDtype = keyof typeof DTYPE_BITS;
 
 /** Longest header that readers accept, in bytes: the format's own limit. */
 export const MAX_HEADER_BYTES = 100_000_000;
+
+/** Longest description of one tensor: hundreds of dimensions, or fields that we do not read. */
+const MAX_INFO_BYTES = 16_384;
+
+const METADATA_KEY = '__metadata__';
 
 /** Dimensions of a shape that an error repeats. */
 const SHOWN_DIMENSIONS = 8;
@@ -107,40 +116,72 @@ export function parseHeaderLength(first: Uint8Array, fileBytes: number, path: st
  * @throws CHECKPOINT_CORRUPT naming the fact
  */
 export function parseHeader(json: Uint8Array, fileBytes: number, path: string): SafetensorsHeader {
-  const fields = parseFields(json, path);
+  const refuse = (fact: string, cause?: unknown): Error =>
+    corrupt(path, `the header ${fact}`, { headerBytes: json.length }, cause);
   const dataStart = LENGTH_BYTES + json.length;
   let metadata: Readonly<Record<string, string>> = {};
   const entries: TensorEntry[] = [];
-  for (const [name, value] of Object.entries(fields)) {
-    if (name === '__metadata__') metadata = parseMetadata(value, path);
-    else entries.push(parseEntry(name, value, dataStart, path));
+  const names = new Set<string>();
+  for (const { key, value } of topLevelMembers(json, refuse)) {
+    const name = parseUnique(key, refuse) as string;
+    if (names.has(name)) throw refuse(`holds the key ${quoteName(name)} twice`);
+    names.add(name);
+    if (name === METADATA_KEY) metadata = parseMetadata(value, path, refuse);
+    else entries.push(parseEntry(name, parseInfo(name, value, path, refuse), dataStart, path));
   }
   entries.sort((a, b) => a.begin - b.begin || a.end - b.end);
   checkCoverage(entries, dataStart, fileBytes, path);
   return { entries, metadata };
 }
 
-function parseFields(json: Uint8Array, path: string): JsonObject {
-  let text: string;
+/** The value that `text` describes; no key stands twice in an object. */
+function parseUnique(text: string, refuse: (fact: string, cause?: unknown) => Error): unknown {
+  let value: unknown;
   try {
-    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(json);
+    value = JSON.parse(text);
   } catch (error) {
-    throw corrupt(path, 'the header is not valid UTF-8', { headerBytes: json.length }, error);
+    throw refuse('is not valid JSON', error);
   }
-  if (!text.startsWith('{')) throw corrupt(path, 'the header does not begin with "{"');
-  return parseJsonObject(text, (fact, cause) => corrupt(path, `the header ${fact}`, {}, cause));
+  const duplicate = findDuplicateKey(text);
+  if (duplicate !== undefined) throw refuse(`holds the key ${quoteName(duplicate)} twice`);
+  return value;
 }
 
-function parseMetadata(value: unknown, path: string): Readonly<Record<string, string>> {
-  if (!isJsonObject(value) || Object.values(value).some((text) => typeof text !== 'string')) {
-    throw corrupt(path, 'the header field __metadata__ is not an object of strings');
+function parseMetadata(
+  bytes: Uint8Array,
+  path: string,
+  refuse: (fact: string, cause?: unknown) => Error,
+): Readonly<Record<string, string>> {
+  const text = utf8Text(bytes);
+  // One level, checked before it is parsed: a map of strings takes as much memory as its text.
+  const value = isNestedDeeper(text, 1) ? undefined : parseUnique(text, refuse);
+  if (!isJsonObject(value) || Object.values(value).some((item) => typeof item !== 'string')) {
+    throw corrupt(path, `the header field ${METADATA_KEY} is not an object of strings`);
   }
   return value as Record<string, string>;
 }
 
-function parseEntry(name: string, value: unknown, dataStart: number, path: string): TensorEntry {
+/** What describes a tensor, as an object. */
+function parseInfo(
+  name: string,
+  bytes: Uint8Array,
+  path: string,
+  refuse: (fact: string, cause?: unknown) => Error,
+): JsonObject {
   const tensor = `tensor ${quoteName(name)}`;
+  if (bytes.length > MAX_INFO_BYTES) {
+    throw corrupt(path, `${tensor} is described by more text than a tensor needs`, {
+      infoBytes: bytes.length,
+      limitBytes: MAX_INFO_BYTES,
+    });
+  }
+  const value = parseUnique(utf8Text(bytes), refuse);
   if (!isJsonObject(value)) throw corrupt(path, `${tensor} is not described by an object`);
+  return value;
+}
+
+function parseEntry(name: string, value: JsonObject, dataStart: number, path: string): TensorEntry {
+  const tensor = `tensor ${quoteName(name)}`;
   const dtype = value['dtype'];
   if (!isDtype(dtype)) {
     const shown = typeof dtype === 'string' ? quoteName(dtype) : `of type ${typeof dtype}`;

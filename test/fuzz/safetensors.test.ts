@@ -1,10 +1,13 @@
 // Goal: any mutation of a safetensors file is refused by name or read as a reference reads it.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
+import { isCoded } from '../../core/errors.js';
 import { parseHeader, parseHeaderLength } from '../../src/checkpoint/safetensors-header.js';
 import { SafetensorsFile } from '../../src/checkpoint/safetensors-reader.js';
 import { fileBytes } from '../checkpoint/safetensors-file.js';
@@ -116,5 +119,33 @@ describe('safetensors', () => {
       codes,
     });
     expect(counts.loaded).toBe(0);
+  });
+
+  const size = 4_000_000;
+  const described = (index: number): string =>
+    `"model.layers.${index}.weight":{"dtype":"F32","shape":[0,4096],"data_offsets":[0,0]}`;
+  it.each([
+    ['nesting', `{"a":${'['.repeat(size / 2)}${']'.repeat(size / 2)}}`, 0.5],
+    ['lists', `{"a":[${'[],'.repeat(size / 3)}[]]}`, 0.5],
+    ['objects', `{"__metadata__":{"a":[${'{"":0},'.repeat(size / 7)}0]}}`, 2],
+    ['equal keys', `{${'"":1,'.repeat(size / 5)}"a":1}`, 0.5],
+    ['tensors', `{${Array.from({ length: 50_000 }, (_, index) => described(index)).join(',')}}`, 4],
+  ])('takes memory within 4 times a header of many %s', (_, text, times) => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const json = Buffer.from(text);
+    const heap = (): number => process.memoryUsage().heapUsed + process.memoryUsage().external;
+    collect();
+    const before = heap();
+    let result: unknown;
+    try {
+      result = parseHeader(json, json.length + 8, path);
+    } catch (error) {
+      result = error;
+    }
+    // A refusal's garbage counts; of a load what it keeps.
+    if (!isCoded(result)) collect();
+    expect(heap() - before).toBeLessThan(times * json.length);
+    expect(isCoded(result)).toBe(times < 4);
   });
 });
