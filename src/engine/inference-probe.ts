@@ -93,6 +93,8 @@ function probeTokens(
         return [forwardRows(device, block, gathered(bench, block, aux, place.first), aux)];
       }
       case 'dense': {
+        const before = known[index - 1]?.cacheWidths ?? [];
+        for (const width of before) bench.zeros([count, width]); // Of the block before, likewise.
         const widths = place.first === 0 ? [] : (known[index]?.cacheWidths ?? []);
         const cached = bench.uncounted(() =>
           widths.map((width) => bench.zeros([place.first, width])),
@@ -124,7 +126,8 @@ function probeEach(
   for (const [index, block] of blocks.entries()) {
     const inputShape = profiles[index - 1]?.outputShape;
     const shapes = block.uses.map((name) => layout.params.get(name)?.spec.shape.join('x') ?? '');
-    const key = [block.kind, block.kindKey, inputShape?.join() ?? '', ...shapes].join('/');
+    const before = blocks[index - 1]?.kindKey ?? '';
+    const key = [block.kind, block.kindKey, before, inputShape?.join() ?? '', ...shapes].join('/');
     let profile = known.get(key);
     if (profile === undefined) {
       const bench = new ProbeBench(device, layout, dtype);
@@ -228,5 +231,7 @@ function runLogitsTile(bench: ProbeBench, block: Tiled, params: Params, input: T
   const prepared = prepareTiled(device, block, params, last, auxOf(tokenFields(1), 0));
   bench.own(prepared);
   assert(block.logits !== undefined, 'the head gives logits');
-  return tileLogits(device, block, tileOf(bench, block), prepared);
+  const tile = tileOf(bench, block);
+  bench.zeros([1, tile.rowCount]); // Logits of the tile before, on their way to the host.
+  return tileLogits(device, block, tile, prepared);
 }

@@ -3,6 +3,8 @@
  *
  * Many tokens at once pass in parts of at most `PART_TOKENS`; blocks come from their tiers once per
  * part. The logits of one position are the only [V] that exists, in host memory, tile after tile.
+ * What a block adds to the cache, and a tile's logits, are downloaded while the next block or tile is
+ * on its way to the device; one such download is outstanding at most.
  * Owns neither cache nor lease.
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
@@ -21,6 +23,8 @@ export class SequenceRunner {
   readonly #cache: KeyValueCache;
   readonly #logits: MemoryLease;
   #length = 0;
+  /** The download behind. */
+  #behind: Promise<void> = Promise.resolve();
 
   /** @param logits a lease of V float32 */
   constructor(parts: InferenceParts, cache: KeyValueCache, logits: MemoryLease) {
@@ -54,10 +58,12 @@ export class SequenceRunner {
     for (let start = 0; start < ids.length; start += PART_TOKENS) {
       const part = ids.slice(start, start + PART_TOKENS);
       const hidden = await this.#pass(part);
+      await this.#behind;
       this.#length += part.length;
       if (start + part.length < ids.length) hidden.dispose();
       else await this.#head(hidden);
     }
+    await this.#behind;
     const { buffer, byteOffset, byteLength } = this.#logits.bytes;
     return new Float32Array(buffer, byteOffset, byteLength / 4);
   }
@@ -99,14 +105,21 @@ export class SequenceRunner {
       )
       .finally(() => cached.forEach((tensor) => tensor.dispose()));
     try {
-      await this.#cache.write(index, place.first, added);
+      await this.#leaveBehind(added, this.#cache.write(index, place.first, added));
     } catch (error) {
       output.dispose();
       throw error;
-    } finally {
-      for (const tensor of added) tensor.dispose();
     }
     return output;
+  }
+
+  /** Lets `download` of `tensors` run behind, once the one before is done; frees them then. */
+  async #leaveBehind(tensors: readonly Tensor[], download: Promise<void>): Promise<void> {
+    const before = this.#behind;
+    const done = download.finally(() => tensors.forEach((tensor) => tensor.dispose()));
+    done.catch(() => undefined); // Reported to whoever waits for it.
+    this.#behind = done;
+    await before;
   }
 
   /** Logits of the last of `hidden`'s tokens, into host memory. Consumes `hidden`. */
@@ -135,7 +148,7 @@ export class SequenceRunner {
     await loader.eachTile(block, async (tile) => {
       const logits = tileLogits(tiers.device, block, tile, prepared);
       const target = new Float32Array(buffer, byteOffset + tile.firstRow * 4, tile.rowCount);
-      await tiers.download(logits, 0, target).finally(() => logits.dispose());
+      await this.#leaveBehind([logits], tiers.download(logits, 0, target));
     });
   }
 
