@@ -37,6 +37,8 @@ export interface BlockDefinition {
    * @returns the output; in the last block the losses, one element per loss term, unscaled
    */
   apply(params: Params, input: Tensor | undefined, aux: BlockAux): Tensor;
+  /** For generation, see DenseBlock.extend; a block without it cannot generate. */
+  readonly extend?: NonNullable<DenseBlock['extend']>;
 }
 
 /**
@@ -45,7 +47,7 @@ export interface BlockDefinition {
  * @throws BLOCK_INVALID when names are empty or a shared parameter is also owned
  */
 export function defineBlock(definition: BlockDefinition): DenseBlock {
-  const { name, params, shares = [], reads } = definition;
+  const { name, params, shares = [], reads, extend } = definition;
   if (name === '') {
     throw new SpillwayError('BLOCK_INVALID', 'a block has no name; name it', {});
   }
@@ -74,6 +76,7 @@ export function defineBlock(definition: BlockDefinition): DenseBlock {
     owns,
     uses: [...owns.map((spec) => spec.name), ...shares],
     ...(reads !== undefined && { reads }),
+    ...(extend !== undefined && { extend }),
     apply: (tensors, inputs, aux) => [definition.apply(tensors, inputs[0], aux)],
   };
 }

@@ -266,6 +266,45 @@ function normReference(inputs: Inputs, { rows, width }: RowShape, centred: boole
   return { y, dx, dWeight, mean, rstd };
 }
 
+describe.skipIf(addon === undefined)('cached attention', () => {
+  it.each([
+    [0, 70],
+    [64, 1],
+    [63, 5],
+    [150, 1],
+    [40, 130],
+  ])(
+    'of %i cached and %i new rows has the bits of the whole attention everywhere',
+    (first, count) => {
+      const [heads, keyHeads, width] = [4, 2, 24];
+      const length = first + count;
+      const whole = {
+        q: operand([length, heads * width], 1, 2),
+        k: operand([length, keyHeads * width], 2, 2),
+        v: operand([length, keyHeads * width], 3),
+      };
+      const rows = ({ shape, values }: ArrayOperand, from: number, to: number): ArrayOperand => ({
+        shape: [to - from, shape[1]!],
+        values: values.slice(from * shape[1]!, to * shape[1]!),
+      });
+      const cached = first > 0;
+      const inputs = {
+        q: rows(whole.q, first, length),
+        k: rows(whole.k, first, length),
+        v: rows(whole.v, first, length),
+        cachedK: cached ? rows(whole.k, 0, first) : undefined,
+        cachedV: cached ? rows(whole.v, 0, first) : undefined,
+      };
+      const division = { heads, keyHeads, width };
+      const [actual] = sameEverywhere(FUSED.cachedAttention, inputs, division);
+      const attrs = { layout: 'rows', batch: 1, length, ...division };
+      const [output] = runFused(FUSED.attention, whole, attrs, HERE);
+      const expected = output!.values.subarray(first * heads * width);
+      expect(bitsOf(actual!)).toEqual(bitsOf(expected));
+    },
+  );
+});
+
 describe.skipIf(addon === undefined)('norms', () => {
   const check = (shape: RowShape, centred: boolean, everywhere: boolean): void => {
     const { rows, width, seed } = shape;
