@@ -69,7 +69,7 @@ export const DATA_KEYS = {
   token_cache: optional(
     textKey('a folder, or none', undefined, {
       meaning:
-        'Where token ids are kept between runs, keyed by data and tokenizer; none keeps nothing.',
+        'Where token ids are kept between runs, keyed by data and tokenizer; none keeps nothing. The default folder keeps only data of 1 MiB or more.',
       source: 'Spillway',
       fallbackText: '`$XDG_CACHE_HOME/spillway/tokens`, else `~/.cache/spillway/tokens`',
     }),
