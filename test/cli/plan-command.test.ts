@@ -1,0 +1,176 @@
+// Goal: plan tells what train then does, from a configuration and a config.json alone.
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
+import { TIERS } from '../../core/types.js';
+import { runCli } from '../../src/cli/run-cli.js';
+import type { PlanReport } from '../../src/train/plan-report.js';
+import { TINY_MODEL, readJson, trainArguments, writeJsonl, type Flags } from './end-to-end.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'spillway-plan-'));
+const path = (name: string): string => join(folder, name);
+afterAll(() => {
+  rmSync(folder, { recursive: true });
+});
+
+const stdout = vi.spyOn(process.stdout, 'write').mockReturnValue(true);
+const stderr = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+afterEach(() => {
+  stdout.mockClear();
+  stderr.mockClear();
+});
+
+async function printed(command: string, flags: Flags, ...more: string[]): Promise<string> {
+  stdout.mockClear();
+  const [, ...args] = trainArguments(flags);
+  expect(await runCli([command, ...args, ...more])).toBe(0);
+  return stdout.mock.calls.map(([text]) => String(text)).join('');
+}
+
+async function planOf(flags: Flags): Promise<PlanReport> {
+  return JSON.parse(await printed('plan', flags, '--json')) as PlanReport;
+}
+
+/** GPT-2 of 24,544 parameters and 40 positions; its rows fill them all. */
+const RUN: Flags = {
+  model_name_or_path: TINY_MODEL,
+  data_files: writeJsonl(
+    path('rows.jsonl'),
+    Array.from({ length: 6 }, (_, row) => ({
+      input_ids: Array.from({ length: 40 }, (__, at) => (row + at * 3) % 131),
+    })),
+  ),
+  output_dir: path('output'),
+  device_memory: '2MiB',
+  host_memory: '4MiB',
+  nvme_path: path('nvme'),
+  nvme_memory: '8MiB',
+  per_device_train_batch_size: 2,
+  gradient_accumulation_steps: 3,
+  max_steps: 2,
+  save_strategy: 'no',
+};
+
+describe('the plan', () => {
+  it('holds for the run: its ledgers stay below the peaks, at the given and the least budgets', async () => {
+    const plan = await planOf(RUN);
+    const least = plan.minimum_budgets;
+    const smallest = {
+      device_memory: least.device,
+      host_memory: least.host,
+      nvme_memory: least.nvme,
+    };
+    for (const budgets of [{}, smallest]) {
+      const flags = { ...RUN, ...budgets };
+      const { peak_bytes: planned } = await planOf(flags);
+      await printed('train', flags);
+      const summary = readJson(path('output/summary.json')) as Pick<
+        PlanReport,
+        'peak_bytes' | 'budget_bytes'
+      >;
+      for (const tier of TIERS) {
+        expect(summary.peak_bytes[tier]).toBeLessThanOrEqual(planned[tier]);
+        expect(planned[tier]).toBeLessThanOrEqual(summary.budget_bytes[tier]);
+      }
+    }
+    for (const [key, bytes] of Object.entries(smallest)) {
+      const less = { ...RUN, ...smallest, [key]: bytes - 1 };
+      await expect(planOf(less)).rejects.toMatchObject({
+        code: 'BUDGET_TOO_SMALL',
+        message: expect.stringMatching(
+          new RegExp(`^${key} .* is too small; .* ${bytes} `),
+        ) as string,
+      });
+    }
+  });
+
+  it('has stable keys', async () => {
+    const plan = await planOf(RUN);
+    expect(Object.keys(plan)).toEqual([
+      'parameters',
+      'state_bytes',
+      'order',
+      'peak_bytes',
+      'budget_bytes',
+      'minimum_budgets',
+      'homes',
+    ]);
+    expect(plan.parameters).toBe(24_544);
+    expect(plan.state_bytes).toBe(24_544 * 16);
+    expect(plan.budget_bytes).toEqual({ device: 2 ** 21, host: 2 ** 22, nvme: 2 ** 23 });
+    expect(Object.keys(plan.homes)).toEqual(['param', 'grad', 'optimizer']);
+    for (const shares of Object.values(plan.homes)) {
+      expect(Object.keys(shares)).toEqual([...TIERS]);
+      expect(shares.device + shares.host + shares.nvme).toBeCloseTo(1, 12);
+    }
+  });
+
+  it('needs only a config.json, alone or in a folder, and no data', async () => {
+    mkdirSync(path('bare'));
+    copyFileSync(join(TINY_MODEL, 'config.json'), path('bare/config.json'));
+    const expected = await planOf(RUN);
+    for (const model of [TINY_MODEL, path('bare'), path('bare/config.json')]) {
+      const flags = Object.entries({ ...RUN, model_name_or_path: model });
+      const withoutData = flags.filter(([key]) => key !== 'data_files');
+      expect(await planOf(Object.fromEntries(withoutData))).toEqual(expected);
+    }
+  });
+
+  it('is of the longest rows that there may be, and of evaluations where there are any', async () => {
+    const ofPositions = await planOf({ ...RUN, max_length: 4096 });
+    expect(ofPositions).toEqual(await planOf({ ...RUN, max_length: 40 }));
+    const shorter = await planOf({ ...RUN, max_length: 8 });
+    expect(shorter.minimum_budgets.device).toBeLessThan(ofPositions.minimum_budgets.device);
+    const larger = { ...RUN, per_device_eval_batch_size: 6 };
+    expect(await planOf(larger)).toEqual(ofPositions);
+    const evaluating = await planOf({ ...larger, eval_strategy: 'steps', eval_split: 2 });
+    expect(evaluating.minimum_budgets.device).toBeGreaterThan(ofPositions.minimum_budgets.device);
+  });
+
+  it('is a table under either name', async () => {
+    const table = await printed('plan', RUN);
+    expect(table).toBe(await printed('estimate', RUN));
+    const lines = table.split('\n');
+    expect(lines[0]).toBe('24,544 parameters, training state 383.5 KiB');
+    expect(lines[1]).toBe('micro-batches of 2 x 40 tokens, vertical order');
+    expect(lines[3]).toMatch(/^tier +peak +budget +smallest that works$/);
+    expect(lines.slice(4, 7).map((line) => line.split(' ')[0])).toEqual([...TIERS]);
+    expect(lines[8]).toMatch(/^state +device +host +nvme$/);
+    expect(lines[9]).toMatch(/^param( +\d+ %){3}$/);
+  });
+});
+
+it('reads a configuration file, and notes what the model leaves out of account', async () => {
+  const config = JSON.parse(readFileSync(join(TINY_MODEL, 'config.json'), 'utf8')) as object;
+  writeFileSync(path('odd.json'), JSON.stringify({ ...config, resid_pdrop: 0.1 }));
+  const lines = Object.entries({ ...RUN, model_name_or_path: path('odd.json') });
+  writeFileSync(path('run.yaml'), lines.map(([key, value]) => `${key}: ${value}\n`).join(''));
+  expect(await runCli(['plan', path('run.yaml'), '--json'])).toBe(0);
+  expect(JSON.parse(String(stdout.mock.calls[0]![0]))).toEqual(await planOf(RUN));
+  expect(stderr.mock.calls.map(([text]) => String(text)).join('')).toMatch(/^warning: .*pdrop/);
+});
+
+it.each([
+  [['a.yaml', 'b.yaml'], 'USAGE_INVALID', /one configuration file/],
+  [[], 'CONFIG_INVALID', /model_name_or_path is required/],
+  [['--max_stpes', '3'], 'CONFIG_UNKNOWN_KEY', /max_steps/],
+  [['--model_name_or_path', path('nothing')], 'MODEL_NOT_FOUND', /nothing/],
+  [['--model_name_or_path', folder], 'MODEL_NOT_FOUND', /config\.json/],
+  [
+    ['--model_name_or_path', TINY_MODEL, '--offload_param.device', 'nvme'],
+    'CONFIG_INVALID',
+    /nvme_path/,
+  ],
+  [
+    ['--model_name_or_path', TINY_MODEL, '--device', 'webgpu'],
+    'DEVICE_UNAVAILABLE',
+    /not part of this version/,
+  ],
+])('refuses %j as %s', async (args, code, message) => {
+  await expect(runCli(['plan', ...args])).rejects.toMatchObject({
+    code,
+    message: expect.stringMatching(message) as string,
+  });
+  expect(stdout).not.toHaveBeenCalled();
+});
