@@ -48,8 +48,9 @@ export async function runGenerateCommand(
   // The engine and tfjs load only now.
   const { runGenerate } = await import('../generate/run-generate.js');
   const stop = stopOnSignals(logger);
+  const reader = readerOf(process.stdout);
   try {
-    const { signal } = stop;
+    const signal = AbortSignal.any([stop.signal, reader.gone]);
     const report = await runGenerate(folder, prompt, flags, {
       logger,
       write: json ? () => undefined : write,
@@ -58,9 +59,20 @@ export async function runGenerateCommand(
     write(json ? `${JSON.stringify(report)}\n` : '\n');
     if (!json) logger.info(noteOf(report));
   } finally {
+    reader.dispose();
     stop.dispose();
   }
   return stop.status();
+}
+
+/** Tells when nobody reads `stream` any longer, as after `| head`: there is no use in going on. */
+function readerOf(stream: NodeJS.WritableStream): { gone: AbortSignal; dispose(): void } {
+  const controller = new AbortController();
+  const onError = (error: NodeJS.ErrnoException): void => {
+    if (error.code === 'EPIPE') controller.abort();
+  };
+  stream.on('error', onError);
+  return { gone: controller.signal, dispose: () => void stream.off('error', onError) };
 }
 
 function noteOf(report: GenerateReport): string {

@@ -12,8 +12,9 @@ import { runCli } from './run-cli.js';
 const args = process.argv.slice(2);
 const debug = args.includes('--debug');
 setErrorFormat(errorFormatOf(args));
-/** Whether what a command prints is all that it makes. */
-const printsResults = args.find((arg) => !arg.startsWith('-')) !== 'train';
+/** Commands that go on, or end in order, when nobody reads what they print. */
+const OUTLIVES_READER = ['train', 'generate'];
+const printsResults = !OUTLIVES_READER.includes(args.find((arg) => !arg.startsWith('-')) ?? '');
 
 function fail(error: unknown): never {
   reportError(error, debug);
@@ -28,7 +29,8 @@ process.on('exit', tidyUp);
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') fail(error);
-    // A reader such as `head` has seen enough. A training run goes on: its results are files.
+    // A reader such as `head` has seen enough. A training run goes on: its results are files;
+    // generation ends by itself and removes its files.
     if (stream === process.stdout && printsResults) process.exit(0);
   });
 }

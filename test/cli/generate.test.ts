@@ -1,6 +1,7 @@
 // Goal: spillway generate takes a prompt from where it is given, obeys flags and generation_config,
 // ends for the right reason, and refuses by name what it cannot do.
-import { writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GenerateReport } from '../../src/generate/run-generate.js';
@@ -174,6 +175,25 @@ describe('generate', () => {
     expect(least.bytes_moved.nvme_read).toBeGreaterThan(0);
   });
 });
+
+it('ends in order when nobody reads any longer, and leaves nothing on NVMe', async () => {
+  const long = await makeGenerationFolder();
+  long.patch('config.json', { max_position_embeddings: 4096 });
+  const nvmePath = long.path('nvme');
+  const args = ['--import', 'tsx', 'src/cli/main.ts', 'generate', long.folder, '--prompt', 'Hi'];
+  const flags = ['--max_new_tokens', '4000', '--offload_param.device', 'nvme'];
+  const child = spawn(process.execPath, [...args, ...flags, '--nvme_path', nvmePath], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let notes = '';
+  child.stderr.on('data', (data: Buffer) => (notes += data.toString()));
+  child.stdout.once('data', () => child.stdout.destroy());
+  const status = await new Promise((resolve) => child.on('close', resolve));
+  const left = readdirSync(nvmePath);
+  long.remove();
+  expect(notes).toContain('ended by interrupted');
+  expect([status, left]).toEqual([0, []]);
+}, 30_000);
 
 describe('generate refuses', () => {
   it.each<[string, () => Promise<unknown>, string]>([
