@@ -124,7 +124,7 @@ function addInit(program: Command): void {
   program
     .command('init')
     .description('write a random checkpoint with a byte-level tokenizer')
-    .argument('<CONFIG_JSON>', 'config.json of a GPT-2 or Llama model')
+    .argument('<CONFIG_JSON>', 'config.json of a supported model')
     .argument('<OUT>', 'folder to make')
     .option('--seed <number>', CONFIG_KEYS.seed.type, String(CONFIG_KEYS.seed.fallback))
     .option('--dtype <type>', CONFIG_KEYS.dtype.type, CONFIG_KEYS.dtype.fallback as string)
