@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import * as library from '@huggingface/tokenizers';
 import { findTokenizerFault } from './check-tokenizer-json.js';
 import { LongWordMerger } from './long-word-merger.js';
+import { correctPreTokenizer } from './pre-tokenizers.js';
 import { TokenAligner } from './token-aligner.js';
 import type { TokenSpelling } from './token-aligner.js';
 import {
@@ -58,6 +59,7 @@ export interface EncodedText {
 /** What is used of the library's Tokenizer. */
 interface LibraryTokenizer {
   readonly model: LibraryModel;
+  readonly pre_tokenizer: unknown;
   encode(
     text: string,
     options: { add_special_tokens: boolean },
@@ -105,6 +107,7 @@ export async function loadTokenizer(folder: string): Promise<TextTokenizer> {
   try {
     // The library insists on a list; the file may leave it out.
     tokenizer = new Tokenizer({ added_tokens: [], ...contents }, config);
+    correctPreTokenizer(tokenizer.pre_tokenizer, contents['pre_tokenizer']);
   } catch (error) {
     throw invalidFile(path, `cannot be used: ${(error as Error).message}`, error);
   }
