@@ -1,13 +1,25 @@
 /**
  * @file Changes to a parsed template, where the Jinja library gives other text without a word.
  *
- * Jinja loops over an undefined variable no times; the library fails. What `{{ … }}`, `~` and the
- * filter `string` write is Python's text; the library writes JSON, and nothing for none. Syntax trees
- * are changed in place; nodes are made by parsing, since the library does not export their classes.
+ * Jinja loops over an undefined variable no times and filters it as an empty list; the library fails.
+ * What `{{ … }}`, `~` and filters of texts take is Python's text; the library writes JSON, and nothing
+ * for none. `+` adds no text to anything else; the library does. Syntax trees are changed in place;
+ * nodes are made by parsing, since the library does not export their classes.
  */
 
 /** Name of the function that gives the text of a value. */
 export const TEXT_FUNCTION = '__spillway_text';
+
+/** Name of the function that gives the text of a value without the spaces around it. */
+export const TRIM_FUNCTION = '__spillway_trim';
+
+/** Filters that take the text of any value. */
+const TEXT_FILTERS = new Set(['string', 'upper', 'lower', 'title', 'capitalize']);
+
+/** Filters that take an undefined value as an empty list. */
+const LIST_FILTERS = new Set(
+  'map select reject selectattr rejectattr list length count join unique'.split(' '),
+);
 
 /** Parses a template. */
 export type ParseTemplate = (source: string) => object;
@@ -57,8 +69,21 @@ export function adjustTemplate(tree: object, parse: ParseTemplate): void {
     } else if (value.type === 'BinaryExpression' && nameOf(value['operator']) === '~') {
       value['left'] = text(value['left']);
       value['right'] = text(value['right']);
-    } else if (value.type === 'FilterExpression' && nameOf(value['filter']) === 'string') {
-      value['operand'] = text(value['operand']);
+    } else if (value.type === 'FilterExpression') {
+      adjustFilter(value);
+    }
+  };
+  const adjustFilter = (value: Node): void => {
+    const filter = value['filter'] as Node;
+    const name = nameOf(filter['callee'] ?? filter) as string;
+    const { operand } = value;
+    if (TEXT_FILTERS.has(name)) value['operand'] = text(operand);
+    else if (LIST_FILTERS.has(name)) value['operand'] = orEmpty(operand);
+    else if (name === 'trim') {
+      // A call in its place: the library's own takes other characters for spaces.
+      const { callee } = only(`{{ ${TRIM_FUNCTION}(x) }}`);
+      const more = (filter['args'] as unknown[] | undefined) ?? [];
+      Object.assign(value, { type: 'CallExpression', callee, args: [operand, ...more] });
     }
   };
   adjust(tree);

@@ -6,9 +6,9 @@
  */
 import * as library from '@huggingface/jinja';
 import { GENERATION_PRELUDE, rewriteGenerationBlocks } from './generation-blocks.js';
-import { adjustTemplate, TEXT_FUNCTION } from './jinja-adjustments.js';
-import { teachPythonStrings } from './python-strings.js';
-import { pythonText } from './python-text.js';
+import { adjustTemplate, TEXT_FUNCTION, TRIM_FUNCTION } from './jinja-adjustments.js';
+import { strip, teachPythonStrings } from './python-strings.js';
+import { pythonText, type RuntimeValue } from './python-text.js';
 import { strftime } from './strftime.js';
 
 /** What is used of the library. */
@@ -16,9 +16,19 @@ interface Scope {
   set(name: string, value: unknown): unknown;
   setVariable(name: string, value: object): unknown;
 }
+interface LibraryInterpreter {
+  run(program: object): { readonly value: unknown };
+  evaluate(node: object, scope: object): RuntimeValue;
+  evaluateBinaryExpression(node: BinaryNode, scope: object): RuntimeValue;
+}
+interface BinaryNode {
+  readonly operator: { readonly value: string };
+  readonly left: object;
+  readonly right: object;
+}
 interface Library {
   readonly Environment: new () => Scope;
-  readonly Interpreter: new (scope: Scope) => { run(program: object): { readonly value: unknown } };
+  readonly Interpreter: new (scope: Scope) => LibraryInterpreter;
   readonly tokenize: (source: string, options: object) => object;
   readonly parse: (tokens: object) => object;
 }
@@ -28,6 +38,8 @@ const { Environment, Interpreter, tokenize, parse } = library as unknown as Libr
 
 const makeFunction = teachPythonStrings(new Environment().set('sample', ''));
 
+type KeywordArguments = ReadonlyMap<string, RuntimeValue>;
+
 /** What transformers' Jinja environment is made with. */
 const BLOCK_OPTIONS = { trim_blocks: true, lstrip_blocks: true };
 
@@ -35,6 +47,12 @@ const BLOCK_OPTIONS = { trim_blocks: true, lstrip_blocks: true };
 const MAX_RANGE = 100_000;
 
 const TEXT = makeFunction(([value]) => pythonText(value!));
+const TRIM = makeFunction(([value, characters]) => {
+  // Keyword arguments come as a map.
+  const given: unknown = characters?.value;
+  const named = given instanceof Map ? (given as KeywordArguments).get('chars')?.value : given;
+  return strip(pythonText(value!), named, true, true);
+});
 
 const PRELUDE = parseTemplate(GENERATION_PRELUDE);
 
@@ -72,9 +90,35 @@ export class JinjaProgram {
     };
     for (const [name, value] of Object.entries(values)) scope.set(name, value);
     scope.setVariable(TEXT_FUNCTION, TEXT);
-    const interpreter = new Interpreter(scope);
+    scope.setVariable(TRIM_FUNCTION, TRIM);
+    const interpreter = new PythonInterpreter(scope);
     interpreter.run(PRELUDE);
     return String(interpreter.run(this.#program).value);
+  }
+}
+
+/** An operand whose value is known. */
+class Evaluated {
+  readonly type = 'Evaluated';
+  constructor(readonly value: RuntimeValue) {}
+}
+
+/** Refuses, as Python does, to add a text and something else, which the library writes as it comes. */
+class PythonInterpreter extends Interpreter {
+  override evaluate(node: object, scope: object): RuntimeValue {
+    return node instanceof Evaluated ? node.value : super.evaluate(node, scope);
+  }
+
+  override evaluateBinaryExpression(node: BinaryNode, scope: object): RuntimeValue {
+    const { operator } = node;
+    if (operator.value !== '+') return super.evaluateBinaryExpression(node, scope);
+    const left = this.evaluate(node.left, scope);
+    const right = this.evaluate(node.right, scope);
+    if ((left.type === 'StringValue') !== (right.type === 'StringValue')) {
+      throw new TypeError(`a ${left.type} and a ${right.type} cannot be added`);
+    }
+    const known = { operator, left: new Evaluated(left), right: new Evaluated(right) };
+    return super.evaluateBinaryExpression(known, scope);
   }
 }
 

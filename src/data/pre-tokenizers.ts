@@ -88,7 +88,8 @@ function isPreTokenizer(value: unknown): value is PreTokenizer {
 /** Files spell behaviours with and without capitals. @throws RangeError for one that is unknown */
 function behaviorOf(value: unknown): string {
   const name = BEHAVIORS.find((known) => known.toLowerCase() === String(value).toLowerCase());
-  if (name === undefined) throw new RangeError(`pre_tokenizer has the unknown behavior ${value}`);
+  if (name === undefined)
+    throw new RangeError(`pre_tokenizer has the unknown behavior ${String(value)}`);
   return name;
 }
 
@@ -136,7 +137,7 @@ function merged(parts: readonly Part[], joins: (part: Part, before: Part) => boo
   const texts: string[] = [];
   for (const [index, part] of parts.entries()) {
     const before = parts[index - 1];
-    if (before !== undefined && joins(part, before)) texts[texts.length - 1] += part.text;
+    if (before !== undefined && joins(part, before)) texts.push(`${texts.pop()!}${part.text}`);
     else texts.push(part.text);
   }
   return texts;

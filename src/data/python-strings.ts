@@ -74,7 +74,12 @@ export function teachPythonStrings(sample: unknown): MakeTextFunction {
   return makeFunction;
 }
 
-function strip(text: string, characters: unknown, left: boolean, right: boolean): string {
+/**
+ * Python's `strip` at the sides that are asked for.
+ *
+ * @param characters those to take off; no text: what Python calls spaces
+ */
+export function strip(text: string, characters: unknown, left: boolean, right: boolean): string {
   const set = new Set(typeof characters === 'string' ? characters : SPACES);
   const symbols = Array.from(text);
   let start = 0;
