@@ -5,19 +5,31 @@
  * import { Engine, languageModelBatch, loadPretrained } from 'spillway';
  * ```
  */
-export { SpillwayError, hasCode, type ErrorCode } from '../core/errors.js';
+export { SpillwayError, hasCode, type ErrorCode, type ErrorFacts } from '../core/errors.js';
 export type { Logger } from '../core/logger.js';
-export type { Tier } from '../core/types.js';
-export { defineOp } from '../tiers/device/custom-op.js';
+export type { ComputeDtype, Link, Tier } from '../core/types.js';
+export {
+  defineOp,
+  type CoarseOp,
+  type ForwardResult,
+  type InputGradient,
+  type OpDefinition,
+} from '../tiers/device/custom-op.js';
 export { registerNativeBackend } from '../tiers/device/native/register-backend.js';
 export type { NativeBackendOptions } from '../tiers/device/native/native-backend.js';
-export { loadPretrained, type PretrainedModel } from './checkpoint/load-pretrained.js';
+export type { JsonObject } from './checkpoint/json-object.js';
+export {
+  loadPretrained,
+  type LoadOptions,
+  type PretrainedModel,
+} from './checkpoint/load-pretrained.js';
 export { OptimizerStates } from './checkpoint/optimizer-states.js';
 export { Engine, type StepOptions } from './engine/engine.js';
 export type {
   EngineOptions,
   InitialState,
   OptimizerOptions,
+  ResourceOptions,
   StepResult,
 } from './engine/engine-options.js';
 export { InferenceEngine } from './engine/inference-engine.js';
@@ -26,20 +38,25 @@ export type { SaveOptions } from './engine/save-parameters.js';
 export type {
   Block,
   BlockAux,
+  BlockBase,
   DenseBlock,
   Extension,
   HostTensor,
   MicroBatch,
   Model,
   ParamInit,
+  ParamName,
   ParamSpec,
   Params,
   RowBlock,
+  RowGather,
   SequencePlace,
+  TensorSource,
+  Tile,
   TiledBlock,
 } from './model/block.js';
 export type { FinishReason } from './generate/generate-tokens.js';
-export type { GenerationSettings } from './generate/generation-settings.js';
+export type { GenerationOverrides, GenerationSettings } from './generate/generation-settings.js';
 export {
   Generator,
   type GenerateOptions,
@@ -47,9 +64,29 @@ export {
   type GenerationResult,
   type GeneratorOptions,
 } from './generate/generator.js';
-export type { Prompt } from './generate/generator-folder.js';
-export { defineBlock } from './model/define-block.js';
-export { defineModel } from './model/define-model.js';
-export { languageModelBatch } from './model/language-model-batch.js';
-export { modelFromConfig } from './model/model-from-config.js';
-export { lrFactor, type LrSchedule } from './optim/lr-schedule.js';
+export type { GeneratorFolder, Prompt } from './generate/generator-folder.js';
+export type { ChatMessage } from './data/parse-row.js';
+export type {
+  DecodeOptions,
+  EncodedText,
+  EncodeOptions,
+  TextTokenizer,
+} from './data/text-tokenizer.js';
+export type { ConfigOptions } from './model/config-rules.js';
+export type { LlamaFamilyName } from './model/llama-families.js';
+export { defineBlock, type BlockDefinition, type ParamDefinition } from './model/define-block.js';
+export { defineModel, type ModelDescription } from './model/define-model.js';
+export { languageModelBatch, type TokenBatch } from './model/language-model-batch.js';
+export {
+  modelFromConfig,
+  type ModelDefinition,
+  type ModelName,
+} from './model/model-from-config.js';
+export {
+  lrFactor,
+  type LrSchedule,
+  type LrScheduleType,
+  type WsdShape,
+} from './optim/lr-schedule.js';
+export type { InferencePlan } from './plan/inference-plan.js';
+export type { MemoryPlan, OffloadDevice } from './plan/placement.js';

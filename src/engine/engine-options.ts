@@ -58,7 +58,11 @@ export interface ResourceOptions {
   readonly seed?: number;
   /** Default: silent. */
   readonly logger?: Logger;
-  /** How NVMe files are reached; tests pass a simulated disk and the workers' faults. */
+  /**
+   * How NVMe files are reached; tests pass a simulated disk and the workers' faults.
+   *
+   * @internal
+   */
   readonly io?: { readonly backend: IoBackend; readonly workerFaults?: FaultPlan };
 }
 

@@ -73,7 +73,7 @@ export interface BlockAux {
 
 export type Params = Readonly<Record<ParamName, Tensor>>;
 
-interface BlockBase {
+export interface BlockBase {
   /** Unique in the model, e.g. `h.3`; shown in errors and traces. */
   readonly name: string;
   /** Blocks of one kind, configuration and shape share this key; workspaces are probed per key. */
