@@ -74,10 +74,10 @@ export function textKey(type: string, fallback: string | undefined, text: KeyTex
 
 /** A text beside which `true` says something of its own; `false` is the same as no value. */
 export function textOrTrueKey(type: string, text: KeyText) {
-  const schema = z.preprocess(
-    (value) => (value === true ? 'true' : value === false || value === 'false' ? undefined : value),
-    z.string().min(1).optional(),
-  );
+  const schema = z.preprocess((value) => {
+    if (value === true || value === 'True') return 'true';
+    return value === false || value === 'false' || value === 'False' ? undefined : value;
+  }, z.string().min(1).optional());
   return keyOf('scalar', type, schema, undefined, text);
 }
 

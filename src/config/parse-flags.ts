@@ -47,7 +47,7 @@ export function parseFlags(args: readonly string[], keys: KeyTable = ACCEPTED_KE
       value = args[index];
       index += 1;
     }
-    if (value === undefined && shape === 'boolean') value = true;
+    if (shape === 'boolean') value = value === undefined ? true : truthOf(value);
     if (value === undefined) {
       throw new SpillwayError('CONFIG_INVALID', `--${key} needs a value: ${type}`, { key });
     }
@@ -76,5 +76,14 @@ function flagNamed(name: string, keys: KeyTable): Flag {
 /** Whether the argument after a flag is its value. Numbers may be negative. */
 function takesNext(shape: Shape, next: string | undefined): boolean {
   if (next === undefined || next.startsWith('--')) return false;
-  return shape !== 'boolean' || next === 'true' || next === 'false';
+  return shape !== 'boolean' || isTruth(next);
+}
+
+function isTruth(text: string): boolean {
+  return /^(true|false)$/.test(truthOf(text));
+}
+
+/** Scripts for Hugging Face's parser spell truth as Python does. */
+function truthOf(text: string): string {
+  return text === 'True' || text === 'False' ? text.toLowerCase() : text;
 }

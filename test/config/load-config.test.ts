@@ -111,10 +111,24 @@ describe('a configuration', () => {
     expect(config.offloadParam).toEqual({ device: 'auto' });
   });
 
+  it('takes truth values of flags in Python’s spelling too', () => {
+    const args = ['--packing', 'True', '--bf16=False', '--save_safetensors', 'True', '--seed', '1'];
+    const { values, positionals } = parseFlags(args);
+    expect([...values]).toEqual([
+      ['packing', 'true'],
+      ['bf16', 'false'],
+      ['save_safetensors', 'true'],
+      ['seed', '1'],
+    ]);
+    expect(positionals).toEqual([]);
+  });
+
   it('takes false as no checkpoint to resume from, true as the newest', async () => {
     const resume = async (text: string) =>
       (await load(REQUIRED, fileWith(`resume_from_checkpoint: ${text}`))).resumeFromCheckpoint;
     expect(await resume('true')).toBe('true');
+    expect(await resume('True')).toBe('true');
+    expect(await resume('False')).toBeUndefined();
     expect(await resume('false')).toBeUndefined();
   });
 
