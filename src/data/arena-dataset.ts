@@ -39,6 +39,10 @@ export class ArenaDataset implements TokenDataset {
     this.tokenCount = tokenCount;
   }
 
+  get longestDocument(): number {
+    return this.longestRow;
+  }
+
   get documentCount(): number {
     return this.length;
   }

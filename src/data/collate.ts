@@ -3,8 +3,8 @@
  *
  * All micro-batches of a step have one length T, so that one plan fits them: the longest row of the
  * accumulated batch, rounded up to 8, at most `maxLength`. Pads stand on the right, where causal
- * attention cannot see them from a token; their id is 0 and their label -100. In a packed row they
- * are a document of their own.
+ * attention cannot see them from a token; their id is 0 and their label -100. In a packed row each
+ * is a document of its own, so that pads are never longer than a model's window.
  *
  * B rows, T tokens.
  */
@@ -56,7 +56,7 @@ export function collate(
   });
 }
 
-/** Fills a row's documents and positions; its pads are the document after the last. */
+/** Fills a row's documents and positions; its pads are documents after the last, at position 0. */
 function placePacked(
   into: { readonly documents: Int32Array; readonly positionIds: Int32Array },
   { documents, positionIds }: TokenRow,
@@ -67,6 +67,6 @@ function placePacked(
   into.documents.set(documents, start);
   into.positionIds.set(positionIds, start);
   const padding = start + documents.length;
-  into.documents.fill((documents.at(-1) ?? -1) + 1, padding, end);
-  for (let at = padding; at < end; at += 1) into.positionIds[at] = at - padding;
+  const next = (documents.at(-1) ?? -1) + 1;
+  for (let at = padding; at < end; at += 1) into.documents[at] = next + at - padding;
 }

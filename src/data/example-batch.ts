@@ -15,17 +15,24 @@ export interface BatchShape {
   readonly length: number;
   /** Whether its rows hold several documents. */
   readonly packed: boolean;
+  /** Tokens of the longest document of packed rows, which models may limit. Default: a whole row. */
+  readonly longestDocument?: number;
 }
 
 /** A micro-batch of zeros with the fields of `collate`, [B, T] each. */
-export function emptyBatch({ batchSize, length, packed }: BatchShape): MicroBatch {
+export function emptyBatch(shape: BatchShape): MicroBatch {
+  const { batchSize, length, packed, longestDocument = length } = shape;
   const zeros = new Int32Array(batchSize * length);
+  const places = zeros.map((_, at) => at % length);
   return languageModelBatch({
     inputIds: zeros,
     labels: zeros,
     batchSize,
     length,
-    ...(packed && { documents: zeros, positionIds: zeros.map((_, at) => at % length) }),
+    ...(packed && {
+      documents: places.map((place) => Math.floor(place / longestDocument)),
+      positionIds: places.map((place) => place % longestDocument),
+    }),
   });
 }
 
@@ -45,5 +52,7 @@ export function exampleBatchOf(
   const uniform = datasets.every((dataset) => dataset.packed === packed);
   assert(datasets.length > 0 && uniform, 'data sets of one form');
   const longestRow = datasets.reduce((most, dataset) => Math.max(most, dataset.longestRow), 0);
-  return emptyBatch({ batchSize, length: paddedLength(longestRow, maxLength), packed });
+  const longestDocument = Math.max(...datasets.map((dataset) => dataset.longestDocument));
+  const length = paddedLength(longestRow, maxLength);
+  return emptyBatch({ batchSize, length, packed, longestDocument });
 }

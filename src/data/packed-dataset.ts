@@ -32,6 +32,10 @@ export class PackedDataset implements TokenDataset {
     this.longestRow = this.#lengths.reduce((most, length) => Math.max(most, length), 0);
   }
 
+  get longestDocument(): number {
+    return this.#source.longestDocument;
+  }
+
   get documentCount(): number {
     return this.#source.documentCount;
   }

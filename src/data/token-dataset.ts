@@ -27,6 +27,8 @@ export interface TokenDataset {
   rowLength(index: number): number;
   /** Tokens of the longest row. */
   readonly longestRow: number;
+  /** Tokens of the longest row of the files that is kept; equals `longestRow` unless `packed`. */
+  readonly longestDocument: number;
   readonly tokenCount: number;
   /** Rows of the files cut to `maxLength`. */
   readonly truncatedCount: number;

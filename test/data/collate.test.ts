@@ -18,6 +18,7 @@ function datasetOf(rows: readonly number[][]): TokenDataset {
     }),
     rowLength: (index) => rows[index]!.length,
     longestRow: Math.max(...rows.map((row) => row.length)),
+    longestDocument: Math.max(...rows.map((row) => row.length)),
     tokenCount: rows.flat().length,
     truncatedCount: 0,
     skippedCount: 0,
