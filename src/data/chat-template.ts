@@ -155,7 +155,7 @@ export async function loadChatTemplate(folder: string, path?: string): Promise<C
   if (sources === undefined) {
     throw new SpillwayError(
       'DATA_INVALID',
-      `"${place}" has no chat template, which messages need; set chat_template_path to a .jinja file`,
+      `"${place}" has no chat template, which messages need; put a chat_template.jinja there, or train with chat_template_path`,
     );
   }
   return new ChatTemplate(place, sources, specialTokens);

@@ -19,6 +19,7 @@ import { prepareOutput } from './prepare-output.js';
 import type { RunReporter } from './run-reporter.js';
 import { describeHomes, summaryOf } from './run-summary.js';
 import { TrainingLoop } from './training-loop.js';
+import { withChatTemplate } from './with-chat-template.js';
 
 /** What a run works with besides its configuration. */
 export interface RunOptions {
@@ -45,7 +46,8 @@ export async function runTrain(config: TrainConfig, options: RunOptions): Promis
   const { logger, signal } = options;
   const model = await loadPretrained(folder, { strictConfig: config.strictConfig, logger });
   try {
-    const plan = await planRun(config, model, options);
+    const base = await withChatTemplate(model, config.chatTemplatePath);
+    const plan = await planRun(config, base, options);
     try {
       signal?.throwIfAborted();
       if (plan.checkpoint !== undefined && (await isFinished(plan))) {

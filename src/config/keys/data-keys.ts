@@ -34,7 +34,8 @@ export const DATA_KEYS = {
   }),
   chat_template_path: optional(
     textKey('a .jinja file or a folder with a tokenizer', undefined, {
-      meaning: 'Chat template of rows with `messages`, instead of the model folder\u2019s.',
+      meaning:
+        'Chat template of rows with `messages`, instead of the model folder\u2019s; saved with the model.',
       source: 'Hugging Face',
       fallbackText: 'the model folder\u2019s',
     }),
