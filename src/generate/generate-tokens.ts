@@ -1,6 +1,7 @@
 /**
  * @file Continues a prompt token by token, on whatever gives logits.
  */
+import { setImmediate } from 'node:timers/promises';
 import type { GenerationSettings } from './generation-settings.js';
 import { TokenSampler } from './token-sampler.js';
 
@@ -41,6 +42,8 @@ export async function* generateTokens(
   for (let count = 0; ; count += 1) {
     if (count === settings.maxNewTokens) return 'length';
     if (prompt.length + count >= maxLength) return 'context';
+    // A device that computes synchronously would otherwise let no signal through.
+    if (signal !== undefined) await setImmediate();
     if (signal?.aborted === true) return 'interrupted';
     const id = sampler.next(await model.append(next));
     if (ends.has(id)) return 'eos';
