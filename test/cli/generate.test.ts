@@ -216,6 +216,12 @@ describe('generate refuses', () => {
       'DATA_NOT_FOUND',
     ],
     [
+      'a prompt that is not UTF-8',
+      () =>
+        generate([model.folder], { stdin: Readable.from([Buffer.from('caf\u00e9', 'latin1')]) }),
+      'DATA_INVALID',
+    ],
+    [
       'a prompt that fills the positions',
       () => generate([model.folder, '--prompt', 'a'.repeat(64)]),
       'DATA_INVALID',
