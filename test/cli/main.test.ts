@@ -1,6 +1,6 @@
 // Goal: the executable's exit statuses, its one line per error, and its standard output.
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -51,3 +51,14 @@ it('survives a reader that closes the pipe', () => {
   const command = 'set -o pipefail; "$0" --import tsx src/cli/main.ts train --help | true';
   execFileSync('bash', ['-c', command, process.execPath], { cwd: root, stdio: 'pipe' });
 });
+
+it.runIf(existsSync('/dev/full'))(
+  'tells of output that cannot be printed for want of space',
+  () => {
+    const root = fileURLToPath(new URL('../..', import.meta.url));
+    const command = '"$0" --import tsx src/cli/main.ts doctor > /dev/full';
+    const shell = spawnSync('bash', ['-c', command, process.execPath], { cwd: root });
+    expect(shell.stderr.toString()).toMatch(/^error: OUTPUT_FULL: .*errno=ENOSPC\)\n$/);
+    expect(shell.status).toBe(1);
+  },
+);
