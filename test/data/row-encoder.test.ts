@@ -146,7 +146,7 @@ describe('messages', () => {
     const folder = folderOf('chatml', { 'tokenizer_config.json': bare });
     const error = await refusal({ messages: CHAT }, { folder });
     expect(error.code).toBe('DATA_INVALID');
-    expect(error.message).toContain('set chat_template_path');
+    expect(error.message).toContain('train with chat_template_path');
     const file = join(folder, 'own.jinja');
     writeFileSync(file, '\ufeff{{ messages[0].content }}{{ eos_token }}');
     const tokenizer = await loadTokenizer(folder);
