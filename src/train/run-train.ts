@@ -9,11 +9,13 @@ import type { Logger } from '../../core/logger.js';
 import { writeDurableJson } from '../checkpoint/durable-file.js';
 import { loadPretrained } from '../checkpoint/load-pretrained.js';
 import type { TrainConfig } from '../config/train-config.js';
+import type { FileLock } from '../../tiers/nvme/file-lock.js';
 import type { Engine } from '../engine/engine.js';
 import { CheckpointWriter } from './checkpoint-writer.js';
 import { createEngine } from './create-engine.js';
 import { bestFolderOf, isFinished, saveFinalModel } from './final-model.js';
 import { MetricsFile } from './metrics-file.js';
+import { lockOutput } from './output-lock.js';
 import { planRun, type RunPlan } from './plan-run.js';
 import { prepareOutput } from './prepare-output.js';
 import type { RunReporter } from './run-reporter.js';
@@ -45,7 +47,9 @@ export async function runTrain(config: TrainConfig, options: RunOptions): Promis
   if (config.dataFiles.length === 0) required(undefined, 'data_files');
   const { logger, signal } = options;
   const model = await loadPretrained(folder, { strictConfig: config.strictConfig, logger });
+  let lock: FileLock | undefined;
   try {
+    lock = lockOutput(config.outputDir, logger);
     const base = await withChatTemplate(model, config.chatTemplatePath);
     const plan = await planRun(config, base, options);
     try {
@@ -57,11 +61,13 @@ export async function runTrain(config: TrainConfig, options: RunOptions): Promis
         return;
       }
       await prepareOutput(config.outputDir);
+      lock ??= lockOutput(config.outputDir, logger);
       await train(plan, options);
     } finally {
       await plan.close();
     }
   } finally {
+    lock?.release();
     await model.close();
   }
 }
