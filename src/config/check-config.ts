@@ -16,6 +16,7 @@ import type { ConfigValues } from './train-config.js';
  */
 export function checkConfig(values: ConfigValues): void {
   checkImpossible(values);
+  checkTiers(values);
   checkEvaluation(values);
   checkBestModel(values);
 }
@@ -35,6 +36,15 @@ function checkImpossible(values: ConfigValues): void {
       'greater_is_better cannot be true, for metric_for_best_model is a loss; leave it out',
       ['greater_is_better', 'metric_for_best_model'],
     );
+  }
+}
+
+/** Known before data are read, which may take hours. */
+function checkTiers(values: ConfigValues): void {
+  for (const key of ['offload_param.device', 'offload_optimizer.device'] as const) {
+    if (values[key] === 'nvme' && values.nvme_path === undefined) {
+      throw invalid(`${key} is nvme; give nvme_path too`, [key, 'nvme_path']);
+    }
   }
 }
 

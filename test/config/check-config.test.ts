@@ -14,6 +14,8 @@ describe('a contradiction', () => {
     [`${ROWS}eval_split: 0.1`, ['eval_files', 'eval_split'], 'keep one'],
     ['eval_strategy: steps', ['eval_strategy', 'eval_files', 'eval_split'], 'no rows'],
     ['eval_strategy: epoch', ['eval_strategy'], 'no rows'],
+    ['offload_param.device: nvme', ['offload_param.device', 'nvme_path'], 'give nvme_path'],
+    ['offload_optimizer: {device: nvme}', ['offload_optimizer.device'], 'give nvme_path'],
     ['eval_on_start: true', ['eval_on_start', 'eval_files'], 'no rows'],
     [BEST, ['load_best_model_at_end', 'eval_strategy'], 'needs evaluations'],
     [`${ROWS}save_strategy: best`, ['save_strategy', 'eval_strategy'], 'needs evaluations'],

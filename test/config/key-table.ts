@@ -54,7 +54,16 @@ export const KEY_TABLE: Readonly<Record<ConfigKeyName, KeyRow>> = {
     beside: ['--nvme_path', '/a'],
   }),
   'offload_param.device': row('cpu', (c) => c.offloadParam.device, 'cpu', 'auto', 'disk'),
-  'offload_optimizer.device': row('nvme', (c) => c.offloadOptimizer.device, 'nvme', 'auto', 'disk'),
+  'offload_optimizer.device': row(
+    'nvme',
+    (c) => c.offloadOptimizer.device,
+    'nvme',
+    'auto',
+    'disk',
+    {
+      beside: ['--nvme_path', '/a'],
+    },
+  ),
   sub_group_size: row('8192', (c) => c.subGroupSize, 8192, 16_777_216, '5000'),
   micro_batch_order: row('horizontal', (c) => c.microBatchOrder, 'horizontal', 'auto', 'both'),
   optimizer_workers: row('5', (c) => c.optimizerWorkers, 5, undefined, '0'),

@@ -9,7 +9,7 @@ import { atLeast, countOrShare } from './ranges.js';
 export const DATA_KEYS = {
   data_files: listKey('a JSONL file or a folder of them, or several', {
     meaning:
-      'Training rows: `text`; `prompt` and `completion`; `messages`; or `input_ids` and, optionally, `labels`. A folder stands for its *.jsonl files, sorted.',
+      'Training rows: `text`; `prompt` and `completion`; `messages`; or `input_ids` and, optionally, `labels`. A folder stands for the *.jsonl files in it and below, sorted.',
     source: 'Hugging Face',
     fallbackText: 'required',
   }),

@@ -195,7 +195,11 @@ describe('a configuration', () => {
     [{ zero_optimization: { stage: 3 } }, 'auto', 'auto'],
     [{ zero_optimization: { stage: 0 } }, 'none', 'none'],
     [{ zero_optimization: { stage: 3, offload_param: { device: 'none' } } }, 'none', 'auto'],
-    [{ zero_optimization: { stage: 1, offload_optimizer: { device: 'nvme' } } }, 'auto', 'nvme'],
+    [
+      { zero_optimization: { stage: 1, offload_optimizer: { device: 'nvme', nvme_path: '/d' } } },
+      'auto',
+      'nvme',
+    ],
     [{ zero_optimization: { stage: 3, offload_param: { device: 'auto' } } }, 'auto', 'auto'],
     [{ zero_optimization: { stage: 3, offload_param: null } }, 'auto', 'auto'],
   ])('%j puts parameters at %s and optimizer states at %s', async (ds, param, optimizer) => {
