@@ -113,9 +113,11 @@ function attentionErrors(attrs: AttentionCase): Record<string, number> {
   );
   const [dq, dk, dv] = planes(gradients);
   // With one key in sight the gradients of its score are zero but for the rounding of parts that
-  // cancel, and those are about 1.
+  // cancel; the product of the largest operands says how large those may be.
+  const largest = [dy.values as Float32Array, k, v].map((x) => maxDifference(x, undefined));
+  const floor = 0.25 * Math.max(1, largest[0]! * largest[1]! * largest[2]!);
   const error = (actual: ArrayLike<number>, reference: Float64Array): number =>
-    maxDifference(actual, reference) / Math.max(0.25, maxDifference(reference, undefined));
+    maxDifference(actual, reference) / Math.max(floor, maxDifference(reference, undefined));
   return {
     output: error(ofOutput(output!.values), expected.output),
     lse: error(lse!.values, expected.lse),
