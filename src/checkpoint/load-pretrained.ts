@@ -23,6 +23,8 @@ export interface PretrainedModel extends Model {
   readonly vocabSize: number;
   /** Longest sequence in tokens: a limit for gpt2, the trained length for the others. */
   readonly maxPositions: number;
+  /** Lengths in tokens beyond which some layer refuses sequences, ascending. */
+  readonly sequenceLimits: readonly number[];
   /** Absolute path of the folder. */
   readonly folder: string;
   /** config.json as it was read. */
@@ -62,6 +64,7 @@ export async function loadPretrained(
     blocks: definition.blocks,
     vocabSize: definition.vocabSize,
     maxPositions: definition.maxPositions,
+    sequenceLimits: definition.sequenceLimits,
     folder: opened.path,
     config: opened.config,
     ...(eosTokenId === undefined ? {} : { eosTokenId }),

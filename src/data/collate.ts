@@ -2,7 +2,7 @@
  * @file Rows of an accumulated batch as micro-batches for the engine.
  *
  * All micro-batches of a step have one length T, so that one plan fits them: the longest row of the
- * accumulated batch, rounded up to 8, at most `maxLength`. Pads stand on the right, where causal
+ * accumulated batch, rounded up to 8 where that crosses no limit which the row keeps. Pads stand on the right, where causal
  * attention cannot see them from a token; their id is 0 and their label -100. In a packed row each
  * is a document of its own, so that pads are never longer than a model's window.
  *
@@ -20,25 +20,32 @@ const LENGTH_GRAIN = 8;
 /** Any id would do, since no loss depends on it. */
 const PAD_ID = 0;
 
-/** T of a batch whose longest row has `longestRow` tokens (at most `maxLength`). */
-export function paddedLength(longestRow: number, maxLength: number): number {
-  return Math.min(alignUp(longestRow, LENGTH_GRAIN), maxLength);
+/**
+ * T of a batch whose longest row has `longestRow` tokens.
+ *
+ * @param limits lengths that something ends at, such as `max_length` and a model's window, any order
+ */
+export function paddedLength(longestRow: number, limits: readonly number[]): number {
+  const kept = limits.filter((limit) => limit >= longestRow);
+  return Math.min(alignUp(longestRow, LENGTH_GRAIN), ...kept);
 }
 
 /**
  * Micro-batches with fields input_ids and labels, and documents and position_ids when the data set
  * is packed, [B, T] each.
+ *
+ * @param limits as `paddedLength` takes
  */
 export function collate(
   dataset: TokenDataset,
   microBatches: readonly Uint32Array[],
-  maxLength: number,
+  limits: readonly number[],
 ): MicroBatch[] {
   let longestRow = 0;
   for (const rows of microBatches) {
     for (const row of rows) longestRow = Math.max(longestRow, dataset.rowLength(row));
   }
-  const length = paddedLength(longestRow, maxLength);
+  const length = paddedLength(longestRow, limits);
   return microBatches.map((rows) => {
     const size = rows.length * length;
     const inputIds = new Int32Array(size).fill(PAD_ID);

@@ -42,17 +42,18 @@ export function emptyBatch(shape: BatchShape): MicroBatch {
  *
  * @param datasets at least one; all packed or none
  * @param batchSize B, the largest that will be used
+ * @param limits those that `collate` will be given
  */
 export function exampleBatchOf(
   datasets: readonly TokenDataset[],
   batchSize: number,
-  maxLength: number,
+  limits: readonly number[],
 ): MicroBatch {
   const packed = datasets.some((dataset) => dataset.packed);
   const uniform = datasets.every((dataset) => dataset.packed === packed);
   assert(datasets.length > 0 && uniform, 'data sets of one form');
   const longestRow = datasets.reduce((most, dataset) => Math.max(most, dataset.longestRow), 0);
   const longestDocument = Math.max(...datasets.map((dataset) => dataset.longestDocument));
-  const length = paddedLength(longestRow, maxLength);
+  const length = paddedLength(longestRow, limits);
   return emptyBatch({ batchSize, length, packed, longestDocument });
 }

@@ -20,6 +20,8 @@ export interface ModelDefinition {
   readonly vocabSize: number;
   /** Longest sequence: a limit for gpt2, the trained length for the others. */
   readonly maxPositions: number;
+  /** Lengths in tokens beyond which some layer refuses sequences, ascending. */
+  readonly sequenceLimits: readonly number[];
   /** Whether the head shares the token table. */
   readonly tied: boolean;
   /** Names under which a file may hold the parameter, best first: `save_pretrained`'s, then that of
@@ -30,7 +32,10 @@ export interface ModelDefinition {
   isNonParameter(fileName: string): boolean;
 }
 
-type Built = Pick<ModelDefinition, 'blocks' | 'vocabSize' | 'maxPositions' | 'tied'>;
+type Built = Pick<
+  ModelDefinition,
+  'blocks' | 'vocabSize' | 'maxPositions' | 'sequenceLimits' | 'tied'
+>;
 
 interface ModelType {
   /** Of the base model's parameters. */
@@ -49,7 +54,8 @@ const GPT2: ModelType = {
   build: (json, options) => {
     const config = parseGpt2Config(json, options);
     const { vocabSize, positions, tied } = config;
-    return { blocks: buildGpt2(config), vocabSize, maxPositions: positions, tied };
+    const sequenceLimits = [positions];
+    return { blocks: buildGpt2(config), vocabSize, maxPositions: positions, sequenceLimits, tied };
   },
 };
 
@@ -62,7 +68,15 @@ function llamaType(name: LlamaFamilyName): ModelType {
     build: (json, options) => {
       const config = parseLlamaConfig(name, json, options);
       const { vocabSize, positions, tied } = config;
-      return { blocks: buildLlama(config), vocabSize, maxPositions: positions, tied };
+      const lengths = new Set(config.limits.flat().map((limit) => limit.length));
+      const sequenceLimits = [...lengths].sort((a, b) => a - b);
+      return {
+        blocks: buildLlama(config),
+        vocabSize,
+        maxPositions: positions,
+        sequenceLimits,
+        tied,
+      };
     },
   };
 }

@@ -13,12 +13,12 @@ import type { RunPlan } from './plan-run.js';
 
 /** Plans memory, reserves it and loads. @throws what `Engine.create` throws */
 export function createEngine(plan: RunPlan, logger: Logger): Promise<Engine> {
-  const { config, model, dataset, evalDataset, maxLength, initialState } = plan;
+  const { config, model, dataset, evalDataset, lengthLimits, initialState } = plan;
   const datasets = evalDataset === undefined ? [dataset] : [dataset, evalDataset];
   return Engine.create({
     ...engineOptionsOf(config),
     model,
-    exampleBatch: exampleBatchOf(datasets, largestBatchSize(config), maxLength),
+    exampleBatch: exampleBatchOf(datasets, largestBatchSize(config), lengthLimits),
     runId: runIdOf(model.blocks, config.outputDir),
     ...(initialState === undefined ? {} : { initialState }),
     logger,

@@ -10,8 +10,8 @@ import type { Engine } from '../engine/engine.js';
 export interface EvaluationOptions {
   /** Rows per micro-batch. */
   readonly batchSize: number;
-  /** Longest sequence in tokens. */
-  readonly maxLength: number;
+  /** Lengths in tokens that padding does not cross (`paddedLength`). */
+  readonly lengthLimits: readonly number[];
   /** Ends the evaluation between micro-batches. */
   readonly signal?: AbortSignal | undefined;
   /** Receives rows done, after each micro-batch. */
@@ -40,14 +40,14 @@ export async function evaluateDataset(
   dataset: TokenDataset,
   options: EvaluationOptions,
 ): Promise<Evaluation | undefined> {
-  const { batchSize, maxLength, signal, onProgress } = options;
+  const { batchSize, lengthLimits, signal, onProgress } = options;
   const start = performance.now();
   let lossSum = 0;
   let terms = 0;
   let rows = 0;
   for (const batch of sequentialBatches(dataset.length, batchSize)) {
     if (signal?.aborted === true) return undefined;
-    const part = await engine.evaluate(collate(dataset, [batch], maxLength));
+    const part = await engine.evaluate(collate(dataset, [batch], lengthLimits));
     lossSum += part.loss * part.terms;
     terms += part.terms;
     rows += batch.length;

@@ -37,8 +37,8 @@ export interface RunPlan {
   readonly dataset: TokenDataset;
   /** Present where something is evaluated. */
   readonly evalDataset: TokenDataset | undefined;
-  /** Longest sequence in tokens. */
-  readonly maxLength: number;
+  /** Lengths in tokens that padding does not cross: the longest row's, and the model's. */
+  readonly lengthLimits: readonly number[];
   /** At the first batch to draw. */
   readonly sampler: BatchSampler;
   readonly schedule: LrSchedule;
@@ -94,7 +94,7 @@ export async function planRun(
     base,
     dataset,
     evalDataset,
-    maxLength,
+    lengthLimits: [maxLength, ...base.sequenceLimits],
     sampler,
     schedule,
     cadence,

@@ -11,7 +11,7 @@ import { exampleBatchOf } from '../data/example-batch.js';
 import { loadDataset, loadDatasets } from '../data/load-dataset.js';
 import type { TokenDataset } from '../data/token-dataset.js';
 import { InferenceEngine } from '../engine/inference-engine.js';
-import { evaluateDataset, type Evaluation } from './evaluate-dataset.js';
+import { evaluateDataset, type Evaluation, type EvaluationOptions } from './evaluate-dataset.js';
 
 /** Rows per micro-batch where the configuration names none; transformers' default. */
 const BATCH_SIZE = 8;
@@ -61,10 +61,11 @@ export async function runEvaluate(
     const dataset = await readRows(config, model, maxLength, options);
     signal?.throwIfAborted();
     const batchSize = config.perDeviceEvalBatchSize ?? BATCH_SIZE;
-    const engine = await createEngine(config, model, logger, dataset, batchSize, maxLength);
+    const lengthLimits = [maxLength, ...model.sequenceLimits];
+    const engine = await createEngine(config, model, logger, dataset, { batchSize, lengthLimits });
     try {
       const onProgress = progressNotes(logger, dataset.length);
-      const how = { batchSize, maxLength, signal, onProgress };
+      const how = { batchSize, lengthLimits, signal, onProgress };
       const result = await evaluateDataset(engine, dataset, how);
       if (result === undefined) throw signal?.reason;
       return reportOf(engine, dataset, result);
@@ -81,12 +82,11 @@ function createEngine(
   model: PretrainedModel,
   logger: Logger,
   dataset: TokenDataset,
-  batchSize: number,
-  maxLength: number,
+  { batchSize, lengthLimits }: Pick<EvaluationOptions, 'batchSize' | 'lengthLimits'>,
 ): Promise<InferenceEngine> {
   return InferenceEngine.create({
     model,
-    exampleBatch: exampleBatchOf([dataset], Math.min(batchSize, dataset.length), maxLength),
+    exampleBatch: exampleBatchOf([dataset], Math.min(batchSize, dataset.length), lengthLimits),
     device: config.device,
     deviceMemory: config.deviceMemory,
     hostMemory: config.hostMemory,

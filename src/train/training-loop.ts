@@ -30,8 +30,8 @@ export interface LoopParts {
   readonly sampler: BatchSampler;
   readonly schedule: LrSchedule;
   readonly cadence: Cadence;
-  /** Longest sequence in tokens. */
-  readonly maxLength: number;
+  /** Lengths in tokens that padding does not cross (`paddedLength`). */
+  readonly lengthLimits: readonly number[];
   readonly metrics: MetricsFile;
   readonly checkpoints: CheckpointWriter;
   /** Mutated as the run goes on. */
@@ -73,9 +73,9 @@ export class TrainingLoop {
     }
     for (let batch = sampler.next(); batch !== undefined; batch = sampler.next()) {
       const start = performance.now();
-      const { dataset, maxLength } = this.#parts;
+      const { dataset, lengthLimits } = this.#parts;
       const learningRate = this.#learningRate(engine.stepCount);
-      const result = await engine.step(collate(dataset, batch.microBatches, maxLength), {
+      const result = await engine.step(collate(dataset, batch.microBatches, lengthLimits), {
         learningRate,
       });
       await this.#acknowledge();
@@ -178,14 +178,14 @@ export class TrainingLoop {
 
   /** Evaluates and writes the line; undefined when the signal comes first. */
   async #evaluate(): Promise<EvaluationRecord | undefined> {
-    const { config, engine, evalDataset, maxLength, metrics, reporter, signal } = this.#parts;
+    const { config, engine, evalDataset, lengthLimits, metrics, reporter, signal } = this.#parts;
     const { sampler, state } = this.#parts;
     if (evalDataset === undefined) return undefined;
     await this.#acknowledge();
     const total = evalDataset.length;
     const found = await evaluateDataset(engine, evalDataset, {
       batchSize: config.perDeviceEvalBatchSize ?? config.perDeviceTrainBatchSize,
-      maxLength,
+      lengthLimits,
       signal,
       onProgress: (done) => reporter.evaluating(done, total),
     });

@@ -45,12 +45,12 @@ async function trainingLoss(batchSize: number): Promise<{ loss: number; terms: n
   const dataset = await loadDataset({ ...common, files, maxLength, folder, vocabSize });
   const engine = await Engine.create({
     model: pretrained,
-    exampleBatch: exampleBatchOf([dataset], batchSize, maxLength),
+    exampleBatch: exampleBatchOf([dataset], batchSize, [maxLength]),
   });
   try {
     let [sum, terms] = [0, 0];
     for (const batch of sequentialBatches(dataset.length, batchSize)) {
-      const part = await engine.evaluate(collate(dataset, [batch], maxLength));
+      const part = await engine.evaluate(collate(dataset, [batch], [maxLength]));
       sum += part.loss * part.terms;
       terms += part.terms;
     }

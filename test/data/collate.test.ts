@@ -40,7 +40,7 @@ it('pads to the longest row of the accumulated batch and restores every row', ()
       const chosen = [Uint32Array.of(2, 0), Uint32Array.of(3)];
       const longest = Math.max(...[0, 2, 3].map((index) => given[index]!.length));
       const length = Math.min(Math.ceil(longest / 8) * 8, 21);
-      const batches = collate(dataset, chosen, 21);
+      const batches = collate(dataset, chosen, [21]);
       expect(batches).toHaveLength(2);
       batches.forEach((batch, index) => {
         const { input_ids: ids, labels } = batch.fields;
@@ -64,5 +64,17 @@ it('pads to the longest row of the accumulated batch and restores every row', ()
 });
 
 it('rounds the length up to 8 but never above max_length', () => {
-  expect([1, 8, 9, 60, 61].map((longest) => paddedLength(longest, 61))).toEqual([8, 8, 16, 61, 61]);
+  expect([1, 8, 9, 60, 61].map((longest) => paddedLength(longest, [61]))).toEqual([
+    8, 8, 16, 61, 61,
+  ]);
+});
+
+it('rounds no length across a limit that the longest row keeps', () => {
+  const limits = [2048, 17, 20];
+  const lengths = [16, 17, 18, 20, 21, 2045].map((longest) => paddedLength(longest, limits));
+  expect(lengths).toEqual([16, 17, 20, 20, 24, 2048]);
+  // Phi-3 mini's window, and a max_length above it.
+  expect([2040, 2045, 2047].map((longest) => paddedLength(longest, [4096, 2047]))).toEqual([
+    2040, 2047, 2047,
+  ]);
 });

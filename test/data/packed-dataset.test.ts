@@ -77,10 +77,10 @@ it('collates with each pad as a document of its own, and weighs what unpacked ro
     fc.property(documents, fc.integer({ min: 1, max: 3 }), (given, batchSize) => {
       const plain = datasetOf(given);
       const packed = new PackedDataset(plain, MAX_LENGTH);
-      const example = exampleBatchOf([packed], batchSize, MAX_LENGTH);
+      const example = exampleBatchOf([packed], batchSize, [MAX_LENGTH]);
       let weight = 0;
       for (const rows of sequentialBatches(packed.length, batchSize)) {
-        const [batch] = collate(packed, [rows], MAX_LENGTH);
+        const [batch] = collate(packed, [rows], [MAX_LENGTH]);
         checkBatch(batch!, example);
         weight += batch!.weight;
         const { input_ids: ids, documents: numbers, position_ids: positions } = batch!.fields;
@@ -100,7 +100,7 @@ it('collates with each pad as a document of its own, and weighs what unpacked ro
         });
       }
       const rows = Uint32Array.from({ length: plain.length }, (_, row) => row);
-      expect(weight).toBe(collate(plain, [rows], MAX_LENGTH)[0]!.weight);
+      expect(weight).toBe(collate(plain, [rows], [MAX_LENGTH])[0]!.weight);
     }),
     { numRuns: 50 },
   );
@@ -109,12 +109,12 @@ it('collates with each pad as a document of its own, and weighs what unpacked ro
 it('gives an example batch with the largest shapes of all data sets and the same fields', () => {
   const short = datasetOf([{ length: 3, labelled: false }]);
   const long = datasetOf([{ length: 17, labelled: true }]);
-  const plain = exampleBatchOf([short, long], 4, 64);
+  const plain = exampleBatchOf([short, long], 4, [64]);
   expect(Object.keys(plain.fields)).toEqual(['input_ids', 'labels']);
   expect(plain.fields['labels']!.shape).toEqual([4, 24]);
   expect(plain.weight).toBe(4 * 23);
   const both = [short, long].map((dataset) => new PackedDataset(dataset, 20));
-  const packed = exampleBatchOf(both, 2, 20);
+  const packed = exampleBatchOf(both, 2, [20]);
   expect(Object.keys(packed.fields)).toEqual(['input_ids', 'labels', 'documents', 'position_ids']);
   expect(packed.fields['position_ids']!.shape).toEqual([2, 20]);
   // Two rows of 20 tokens, in documents of 17, the longest that there is, and 3.
@@ -122,7 +122,7 @@ it('gives an example batch with the largest shapes of all data sets and the same
   expect([...packed.fields['position_ids']!.data]).toEqual([...row, ...row]);
   const numbers = row.map((_, at) => Number(at >= 17));
   expect([...packed.fields['documents']!.data]).toEqual([...numbers, ...numbers]);
-  expect(() => exampleBatchOf([short, both[1]!], 2, 20)).toThrow('data sets of one form');
+  expect(() => exampleBatchOf([short, both[1]!], 2, [20])).toThrow('data sets of one form');
 });
 
 it('refuses a row beyond the last, packed or not', () => {
