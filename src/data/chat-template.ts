@@ -89,7 +89,10 @@ export class ChatTemplate {
   ): RenderedChat | undefined {
     if (!this.#program(options).marksGenerations) return undefined;
     const text = this.#run(messages, options);
-    const marks = freeMarks([text, JSON.stringify([messages, options])]);
+    // Of bigints only the digits count here.
+    const digits = (_: string, value: unknown) =>
+      typeof value === 'bigint' ? value.toString() : value;
+    const marks = freeMarks([text, JSON.stringify([messages, options], digits)]);
     const marked = this.#run(messages, options, marks);
     const rendered = takeMarks(marked, marks);
     if (rendered?.text !== text) {

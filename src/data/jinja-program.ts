@@ -7,19 +7,31 @@
 import * as library from '@huggingface/jinja';
 import { GENERATION_PRELUDE, rewriteGenerationBlocks } from './generation-blocks.js';
 import { adjustTemplate, TEXT_FUNCTION, TRIM_FUNCTION } from './jinja-adjustments.js';
+import { jsonOptionsOf, pythonJson } from './python-json.js';
 import { strip, teachPythonStrings } from './python-strings.js';
 import { pythonText, type RuntimeValue } from './python-text.js';
+import { RuntimeValues } from './runtime-values.js';
 import { strftime } from './strftime.js';
 
 /** What is used of the library. */
 interface Scope {
-  set(name: string, value: unknown): unknown;
+  set(name: string, value: unknown): RuntimeValue;
   setVariable(name: string, value: object): unknown;
 }
 interface LibraryInterpreter {
   run(program: object): { readonly value: unknown };
   evaluate(node: object, scope: object): RuntimeValue;
   evaluateBinaryExpression(node: BinaryNode, scope: object): RuntimeValue;
+  applyFilter(operand: RuntimeValue, filter: FilterNode, scope: object): RuntimeValue;
+  evaluateArguments(nodes: readonly object[], scope: object): Arguments;
+}
+/** Positional arguments, and those with a name. */
+type Arguments = readonly [readonly RuntimeValue[], ReadonlyMap<string, RuntimeValue>];
+/** A name, or a call of one. */
+interface FilterNode {
+  readonly value?: string;
+  readonly callee?: { readonly value?: string };
+  readonly args?: readonly object[];
 }
 interface BinaryNode {
   readonly operator: { readonly value: string };
@@ -36,6 +48,7 @@ interface Library {
 // The library's typings have imports that NodeNext does not resolve.
 const { Environment, Interpreter, tokenize, parse } = library as unknown as Library;
 
+const runtime = new RuntimeValues((value) => new Environment().set('sample', value));
 const makeFunction = teachPythonStrings(new Environment().set('sample', ''));
 
 type KeywordArguments = ReadonlyMap<string, RuntimeValue>;
@@ -82,13 +95,11 @@ export class JinjaProgram {
   /** The text for `variables`. Throws plain errors, `raise_exception`'s message among them. */
   run(variables: Readonly<Record<string, unknown>>, marks = NO_MARKS): string {
     const scope = new Environment();
-    const values = {
-      ...globals(),
-      ...variables,
-      __spillway_open: marks.open,
-      __spillway_close: marks.close,
-    };
-    for (const [name, value] of Object.entries(values)) scope.set(name, value);
+    for (const [name, value] of Object.entries(globals())) scope.set(name, value);
+    const values = { ...variables, __spillway_open: marks.open, __spillway_close: marks.close };
+    for (const [name, value] of Object.entries(values)) {
+      scope.setVariable(name, runtime.of(value));
+    }
     scope.setVariable(TEXT_FUNCTION, TEXT);
     scope.setVariable(TRIM_FUNCTION, TRIM);
     const interpreter = new PythonInterpreter(scope);
@@ -103,7 +114,10 @@ class Evaluated {
   constructor(readonly value: RuntimeValue) {}
 }
 
-/** Refuses, as Python does, to add a text and something else, which the library writes as it comes. */
+/**
+ * Refuses, as Python does, to add a text and something else, which the library writes as it comes, and
+ * filters numbers as Python does.
+ */
 class PythonInterpreter extends Interpreter {
   override evaluate(node: object, scope: object): RuntimeValue {
     return node instanceof Evaluated ? node.value : super.evaluate(node, scope);
@@ -120,6 +134,35 @@ class PythonInterpreter extends Interpreter {
     const known = { operator, left: new Evaluated(left), right: new Evaluated(right) };
     return super.evaluateBinaryExpression(known, scope);
   }
+
+  override applyFilter(operand: RuntimeValue, filter: FilterNode, scope: object): RuntimeValue {
+    const given = () => this.evaluateArguments(filter.args ?? [], scope);
+    switch (filter.callee?.value ?? filter.value) {
+      case 'tojson':
+        return runtime.text(pythonJson(operand, jsonOptionsOf(...given())));
+      case 'int':
+        if (operand.type !== 'FloatValue') break;
+        return runtime.integer(Math.trunc(operand.value as number));
+      case 'join':
+        if (!Array.isArray(operand.value)) break;
+        return runtime.text(joined(operand.value as readonly RuntimeValue[], ...given()));
+    }
+    return super.applyFilter(operand, filter, scope);
+  }
+}
+
+/** Jinja's `join`: the texts of the items. */
+function joined(
+  items: readonly RuntimeValue[],
+  [first, ...more]: readonly RuntimeValue[],
+  named: ReadonlyMap<string, RuntimeValue>,
+): string {
+  const unknown = [...named.keys()].find((name) => name !== 'd' && name !== 'separator');
+  if (unknown !== undefined || more.length > 0) {
+    throw new TypeError(`join is supported with one argument, not with ${unknown ?? 'more'}`);
+  }
+  const separator = first ?? named.get('d') ?? named.get('separator');
+  return items.map(pythonText).join(separator === undefined ? '' : pythonText(separator));
 }
 
 function parseTemplate(source: string): object {

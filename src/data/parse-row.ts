@@ -4,10 +4,11 @@
  * In this order: `input_ids` (pre-tokenised, whatever else the row has), `prompt` and `completion`
  * (both text or both messages), `messages`, the text column. Other columns are ignored, except an
  * `attention_mask` that hides tokens, which would change the result. A column that is null counts as
- * absent.
+ * absent. Numbers within messages, tools and template variables are as Python reads them.
  */
 import { SpillwayError } from '../../core/errors.js';
 import { MAX_JSON_DEPTH, isNestedDeeper } from '../../core/json-depth.js';
+import { withPythonNumbers, type Reviver } from './python-numbers.js';
 import type { JsonlLine } from './read-jsonl.js';
 
 /** One message of a conversation, as the template sees it. */
@@ -57,7 +58,8 @@ export function parseRow(line: JsonlLine, textField: string): DataRow {
   if (isPresent(row, 'input_ids')) return tokensRow(line, row);
   if (isPresent(row, 'prompt') && isPresent(row, 'completion')) return completionRow(line, row);
   if (isPresent(row, 'messages')) {
-    return chatRow(line, row, messageList(line, row, 'messages'), undefined);
+    const exact = exactColumns(line, row);
+    return chatRow(line, exact, messageList(line, exact, 'messages'), undefined);
   }
   const text = isPresent(row, textField) ? row[textField] : undefined;
   if (typeof text !== 'string') {
@@ -112,9 +114,10 @@ function completionRow(line: JsonlLine, row: Columns): CompletionRow | ChatRow {
       'has a prompt and a completion that are neither both text nor both messages',
     );
   }
-  const before = messageList(line, row, 'prompt');
-  const after = messageList(line, row, 'completion');
-  return chatRow(line, row, [...before, ...after], before.length);
+  const exact = exactColumns(line, row);
+  const before = messageList(line, exact, 'prompt');
+  const after = messageList(line, exact, 'completion');
+  return chatRow(line, exact, [...before, ...after], before.length);
 }
 
 function chatRow(
@@ -149,7 +152,7 @@ function toolList(line: JsonlLine, row: Columns): readonly unknown[] | undefined
   if (typeof tools === 'string') {
     if (isNestedDeeper(tools, MAX_JSON_DEPTH)) throw invalid(line, 'has tools nested too deeply');
     try {
-      tools = JSON.parse(tools);
+      tools = withPythonNumbers(tools, JSON.parse(tools));
     } catch (error) {
       throw invalid(line, 'has tools that are not valid JSON', error);
     }
@@ -162,14 +165,27 @@ function parseObject(line: JsonlLine): Columns {
   if (isNestedDeeper(line.text, MAX_JSON_DEPTH)) throw invalid(line, 'is nested too deeply');
   let value: unknown;
   try {
-    // Only an escape can spell half a surrogate pair: the line itself was UTF-8.
-    const repair = /\\ud/i.test(line.text) ? withoutLoneSurrogates : undefined;
-    value = JSON.parse(line.text, repair);
+    value = JSON.parse(line.text, repairOf(line));
   } catch (error) {
     throw invalid(line, 'is not valid JSON; write one object per line', error);
   }
   if (!isObject(value)) throw invalid(line, 'is not a JSON object; write one object per line');
   return value;
+}
+
+/** The row with its numbers as Python reads them. */
+function exactColumns(line: JsonlLine, row: Columns): Columns {
+  try {
+    return withPythonNumbers(line.text, row, repairOf(line)) as Columns;
+  } catch (error) {
+    if (error instanceof RangeError) throw invalid(line, error.message, error);
+    throw error;
+  }
+}
+
+/** Only an escape can spell half a surrogate pair: the line itself was UTF-8. */
+function repairOf(line: JsonlLine): Reviver | undefined {
+  return /\\ud/i.test(line.text) ? withoutLoneSurrogates : undefined;
 }
 
 function isPresent(row: Columns, name: string): boolean {

@@ -22,7 +22,7 @@ function pythonRepr(value: RuntimeValue): string {
     case 'StringValue':
       return quoted(value.value as string);
     case 'IntegerValue':
-      return String(value.value);
+      return integerText(value.value as number | bigint);
     case 'FloatValue':
       return floatText(value.value as number);
     case 'BooleanValue':
@@ -50,7 +50,15 @@ function items(value: RuntimeValue): string[] {
   return (value.value as readonly RuntimeValue[]).map(pythonRepr);
 }
 
-function floatText(value: number): string {
+/** Digits, never an exponent. */
+export function integerText(value: number | bigint): string {
+  return BigInt(value).toString();
+}
+
+/** Python's `repr` of a float. */
+export function floatText(value: number): string {
+  if (Number.isNaN(value)) return 'nan';
+  if (!Number.isFinite(value)) return value < 0 ? '-inf' : 'inf';
   const [, exponent = '0'] = value.toExponential().split('e');
   const power = Number(exponent);
   if (value !== 0 && (power < -4 || power >= FIRST_LARGE_EXPONENT)) {

@@ -4,6 +4,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { ChatMessage } from '../../src/data/parse-row.js';
+import { withPythonNumbers } from '../../src/data/python-numbers.js';
 
 /** A conversation and what transformers made of it. */
 export interface RecordedChat {
@@ -16,6 +17,8 @@ export interface RecordedChat {
   readonly ids: readonly number[];
   readonly prompt_ids: readonly number[];
   readonly decoded: readonly [string, string];
+  /** The row, where its numbers must be read as they are spelled. */
+  readonly line?: string;
   /** Absent beside `error`. */
   readonly mask?: readonly number[];
 }
@@ -48,5 +51,15 @@ export function chatFolder(name: string): string {
 
 /** What was recorded for a case. */
 export function recordedCase(name: string): RecordedCase {
-  return JSON.parse(readFileSync(`${chatFolder(name)}/expected.json`, 'utf8')) as RecordedCase;
+  const text = readFileSync(`${chatFolder(name)}/expected.json`, 'utf8');
+  const { chats, completions } = JSON.parse(text) as RecordedCase;
+  return { chats: chats.map(withLine), completions };
+}
+
+/** What a row's line says is put beside it. */
+function withLine(chat: RecordedChat): RecordedChat {
+  const { line } = chat;
+  if (line === undefined) return chat;
+  const row = withPythonNumbers(line, JSON.parse(line)) as Pick<RecordedChat, 'messages' | 'tools'>;
+  return { ...chat, ...row, variables: {} };
 }

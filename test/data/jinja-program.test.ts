@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { JinjaProgram } from '../../src/data/jinja-program.js';
+import { withPythonNumbers } from '../../src/data/python-numbers.js';
 import { strftime } from '../../src/data/strftime.js';
 
 interface Recorded {
@@ -41,6 +42,25 @@ describe('an expression', () => {
   it('is refused when a range would fill the memory, or a macro calls itself for ever', () => {
     expect(() => render('{% for i in range(10 ** 9) %}{% endfor %}')).toThrow('range');
     expect(() => render('{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}')).toThrow();
+  });
+});
+
+describe('an expression on numbers as rows spell them', () => {
+  const { data, expressions } = fixture('numbers.json') as Recorded & { readonly data: string };
+  const values = withPythonNumbers(data, JSON.parse(data));
+
+  it.each(expressions)('$template', ({ template, text, error }) => {
+    const { messages } = recorded;
+    const run = () => new JinjaProgram(template).run({ messages, data: values, tools: null });
+    if (error !== undefined) expect(run).toThrow();
+    else expect(run()).toBe(text);
+  });
+
+  it('is refused where whole numbers beyond 2^53 would be rounded', () => {
+    for (const template of ['{{ data.id + 1 }}', '{{ data.id / 2 }}', '{{ data.id // 3 }}']) {
+      const run = () => new JinjaProgram(template).run({ data: values });
+      expect(run).toThrow(TypeError);
+    }
   });
 });
 

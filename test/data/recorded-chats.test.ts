@@ -22,8 +22,9 @@ function lineOf(row: unknown) {
   return { place: 'rows.jsonl:7', text: JSON.stringify(row) };
 }
 
-function rowOf({ messages, tools, variables }: RecordedChat) {
-  return { messages, tools, chat_template_kwargs: variables };
+function chatLineOf({ messages, tools, variables, line }: RecordedChat) {
+  if (line !== undefined) return { place: 'rows.jsonl:7', text: line };
+  return lineOf({ messages, tools, chat_template_kwargs: variables });
 }
 
 function labelsOf(ids: readonly number[], mask: readonly number[]) {
@@ -59,13 +60,13 @@ describe.each(CHAT_CASES)('%s', (name) => {
     const tokenizer = await loadTokenizer(chatFolder(name));
     for (const chat of chats) {
       if (chat.error !== undefined) {
-        const refused = await failureOf(() => encode.encode(lineOf(rowOf(chat))));
+        const refused = await failureOf(() => encode.encode(chatLineOf(chat)));
         expect(refused.code).toBe('DATA_INVALID');
         expect(refused.message).toContain(`rows.jsonl:7: `);
         expect(refused.message).toContain(chat.error);
         continue;
       }
-      const { inputIds, labels } = await encode.encode(lineOf(rowOf(chat)));
+      const { inputIds, labels } = await encode.encode(chatLineOf(chat));
       expect(inputIds).toEqual(chat.ids);
       expect(labels).toBeUndefined();
       const prompt = tokenizer.encode(chat.prompt_text, { addSpecialTokens: false });
@@ -76,7 +77,7 @@ describe.each(CHAT_CASES)('%s', (name) => {
   it('has the recorded assistant masks', async () => {
     const encode = encoder(name, { assistantOnlyLoss: true });
     for (const chat of chats.filter((each) => each.error === undefined)) {
-      const { inputIds, labels } = await encode.encode(lineOf(rowOf(chat)));
+      const { inputIds, labels } = await encode.encode(chatLineOf(chat));
       expect(inputIds).toEqual(chat.ids);
       expect(labels).toEqual(labelsOf(chat.ids, chat.mask!));
     }

@@ -198,6 +198,20 @@ describe('messages', () => {
     expect(error.message).toContain('has no template "default", only tool_use');
   });
 
+  it('keep the numbers of tools that stand in a string, and refuse those that Python refuses', async () => {
+    const options = { folder: chatFolder('qwen') };
+    const rowWith = (tools: string) =>
+      `{"messages": ${JSON.stringify(CHAT)}, "tools": ${JSON.stringify(tools)}}`;
+    const { inputIds } = await encoder(options).encode(lineOf(rowWith('[{"minimum": 1.0}]')));
+    const tokenizer = await loadTokenizer(options.folder);
+    expect(tokenizer.decode([...inputIds])).toContain('{"minimum": 1.0}');
+    const digits = '1'.repeat(4301);
+    const message = `{"role": "user", "content": "x", "count": ${digits}}`;
+    const error = await refusal(`{"messages": [${message}]}`, options);
+    expect(error.code).toBe('DATA_INVALID');
+    expect(error.message).toContain('whole number of more than 4300 digits');
+  });
+
   it('whose earlier turns are rendered otherwise later are refused with assistant_only_loss', async () => {
     // Thinking is only kept in the last turn, and there are no generation blocks.
     const source =

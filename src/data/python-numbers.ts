@@ -1,0 +1,110 @@
+/**
+ * @file Numbers of JSON as Python reads them, where JavaScript's numbers lose what templates write.
+ *
+ * Python tells 1.0 from 1, has whole numbers of any size, and reads 1e400 as infinity. JSON.parse does
+ * not show how a number was spelled, so such literals are first replaced by marked strings, which a
+ * reviver turns into what they stand for.
+ */
+
+/** A float whose value JavaScript takes for a whole number, or infinity. */
+export class PythonFloat {
+  constructor(readonly value: number) {}
+}
+
+/** Called as JSON.parse calls it. */
+export type Reviver = (key: string, value: unknown) => unknown;
+
+/** Digits from which on Python refuses to read a whole number. */
+const MAX_DIGITS = 4300;
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const MINUS = 0x2d;
+const DIGIT_0 = 0x30;
+const DIGIT_9 = 0x39;
+
+/** Numbers that may need care: with a fraction or an exponent, or of more than 15 digits. */
+const SUSPECT = /\d[.eE]|\d{16}/;
+const NUMBER_END = /[^-+.0-9eE]/g;
+
+/** Private-use characters; the first that the text neither holds nor spells marks numbers. */
+const FIRST_MARK = 0xe000;
+const LAST_MARK = 0xf8ff;
+
+/**
+ * `parsed` with the numbers as Python reads them: whole numbers beyond 2^53 are bigints, floats of
+ * whole value `PythonFloat`s. The same object when there are none.
+ *
+ * @param text valid JSON
+ * @param parsed what JSON.parse made of it
+ * @throws RangeError for whole numbers that Python refuses
+ */
+export function withPythonNumbers(text: string, parsed: unknown, revive?: Reviver): unknown {
+  if (!SUSPECT.test(text)) return parsed;
+  const mark = unusedMark(text);
+  const marked = markNumbers(text, mark);
+  if (marked === undefined) return parsed;
+  return JSON.parse(marked, function (this: unknown, key, value: unknown) {
+    if (typeof value === 'string' && value.startsWith(mark)) return pythonNumber(value.slice(1));
+    return revive === undefined ? value : revive.call(this, key, value);
+  });
+}
+
+/** The text with strings of mark and literal for numbers that need it; undefined: none does. */
+function markNumbers(text: string, mark: string): string | undefined {
+  const parts: string[] = [];
+  let done = 0;
+  let at = 0;
+  while (at < text.length) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) {
+      at = endOfString(text, at);
+    } else if (code === MINUS || (code >= DIGIT_0 && code <= DIGIT_9)) {
+      const end = endOfNumber(text, at);
+      const literal = text.slice(at, end);
+      if (typeof pythonNumber(literal) !== 'number') {
+        parts.push(text.slice(done, at), `"${mark}${literal}"`);
+        done = end;
+      }
+      at = end;
+    } else at += 1;
+  }
+  return parts.length === 0 ? undefined : parts.join('') + text.slice(done);
+}
+
+/** A number where JavaScript's value is enough. */
+function pythonNumber(literal: string): number | bigint | PythonFloat {
+  const value = Number(literal);
+  if (/[.eE]/.test(literal)) {
+    const isFraction = Number.isFinite(value) && !Number.isInteger(value);
+    return isFraction ? value : new PythonFloat(value);
+  }
+  if (Number.isSafeInteger(value)) return value;
+  if (literal.replace('-', '').length > MAX_DIGITS) {
+    throw new RangeError(`has a whole number of more than ${MAX_DIGITS} digits`);
+  }
+  return BigInt(literal);
+}
+
+/** The index after the string that opens at `start`. */
+function endOfString(text: string, start: number): number {
+  let at = start + 1;
+  while (at < text.length && text.charCodeAt(at) !== QUOTE) {
+    at += text.charCodeAt(at) === BACKSLASH ? 2 : 1;
+  }
+  return at + 1;
+}
+
+function endOfNumber(text: string, start: number): number {
+  NUMBER_END.lastIndex = start;
+  return NUMBER_END.exec(text)?.index ?? text.length;
+}
+
+function unusedMark(text: string): string {
+  const spelled = new Set(text.match(/\\u[ef][\da-f]{3}/gi)?.map((escape) => escape.toLowerCase()));
+  for (let code = FIRST_MARK; code <= LAST_MARK; code += 1) {
+    const mark = String.fromCharCode(code);
+    if (!text.includes(mark) && !spelled.has(`\\u${code.toString(16)}`)) return mark;
+  }
+  throw new RangeError('holds every private-use character, so its numbers cannot be told apart');
+}
