@@ -198,6 +198,34 @@ describe('messages', () => {
     expect(error.message).toContain('has no template "default", only tool_use');
   });
 
+  it.each([
+    [
+      'a turn without the header that the generation prompt gives elsewhere',
+      "{% for m in messages %}{% if m.role == 'user' %}<u>{{ m.content }}{% elif m.role == 'tool' %}<t>{{ m.content }}</t>{% else %}{% if loop.index0 == 1 %}<a>{% endif %}{{ m.content }}</a>{% endif %}{% endfor %}{% if add_generation_prompt and messages[-1].role != 'tool' %}<a>{% endif %}",
+      [...CHAT, { role: 'tool', content: '1' }, { role: 'assistant', content: 'one' }],
+      3,
+    ],
+    [
+      'headers that the generation prompt never gives',
+      '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}',
+      CHAT,
+      1,
+    ],
+    [
+      'a first turn whose header is there twice',
+      "{{ messages[0].content[0] }}<a>{% for m in messages %}{% if m.role == 'assistant' %}<a>{% endif %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<a>{% endif %}",
+      CHAT.slice(1),
+      0,
+    ],
+  ])('are refused with assistant_only_loss for %s', async (_, source, messages, index) => {
+    const folder = folderOf('llama3', { 'chat_template.jinja': source });
+    const error = await refusal({ messages }, { folder, assistantOnlyLoss: true });
+    expect(error.code).toBe('DATA_INVALID');
+    expect(error.facts['message']).toBe(index);
+    expect(error.message).toContain(`does not show where the header of message ${index} ends`);
+    expect(error.message).toContain('{% generation %}');
+  });
+
   it('keep the numbers of tools that stand in a string, and refuse those that Python refuses', async () => {
     const options = { folder: chatFolder('qwen') };
     const rowWith = (tools: string) =>
