@@ -29,7 +29,8 @@ import {
 } from './cpu-backend.js';
 import { CpuUpload } from './cpu-upload.js';
 import { DataAccount } from './data-account.js';
-import type { Device, DeviceCapabilities, TensorUpload } from './device.js';
+import { decodeElements } from './decode-elements.js';
+import type { Device, DeviceCapabilities, DeviceRegion, TensorUpload } from './device.js';
 import { ensureGradients } from './gradients.js';
 import { refusePromise } from './refuse-promise.js';
 import { SharedArena } from './shared-arena.js';
@@ -117,6 +118,31 @@ export class CpuDevice implements Device {
       },
     };
     return new CpuUpload(context, tf.util.sizeFromShape([...shape]), label);
+  }
+
+  reserve(byteLength: number, label: string): DeviceRegion {
+    this.#assertOpen();
+    const lease = this.arena.lease(byteLength, label);
+    const { buffer, byteOffset: start } = lease.bytes;
+    return {
+      byteLength,
+      write: async (byteOffset, source, type, kept) => {
+        assert(kept === 'float32', 'this device keeps float32 only');
+        const values = new Float32Array(buffer, start, Math.floor(byteLength / 4));
+        decodeElements(values, byteOffset / 4, source, type);
+        this.#uploadedBytes += source.byteLength;
+      },
+      view: (byteOffset, shape, kept) => {
+        assert(kept === 'float32', 'this device keeps float32 only');
+        const bytes = 4 * tf.util.sizeFromShape([...shape]);
+        return this.alias(lease.bytes.subarray(byteOffset, byteOffset + bytes), shape);
+      },
+      dispose: () => lease.dispose(),
+    };
+  }
+
+  async computed(): Promise<void> {
+    this.#assertOpen();
   }
 
   async upload(

@@ -62,6 +62,31 @@ export interface UploadOptions {
   readonly keepBfloat16?: boolean;
 }
 
+/** How the elements of a float32 tensor are kept; see `UploadOptions.keepBfloat16`. */
+export type KeptType = 'float32' | 'bfloat16';
+
+/**
+ * Device memory that is reserved once and filled again and again: where prefetched bytes arrive.
+ *
+ * The caller orders its uses: bytes are written when no kernel that reads them is left, and read
+ * when the writes have resolved. Charged to the ledger until disposed.
+ */
+export interface DeviceRegion {
+  readonly byteLength: number;
+  /**
+   * Copies `source`'s elements (of `type`) to the region, decoded to `kept`. `source` may be reused
+   * once the promise resolves.
+   *
+   * @param byteOffset a multiple of 64 plus whole elements of a tensor that starts there
+   */
+  write(byteOffset: number, source: Uint8Array, type: ElementType, kept: KeptType): Promise<void>;
+  /** A tensor over bytes of the region, without charge; the caller disposes it. Bfloat16 only where
+   * `bf16Operands` holds. @param byteOffset a multiple of 64 */
+  view(byteOffset: number, shape: readonly number[], kept: KeptType): Tensor;
+  /** Gives the memory back; no view is in use. Idempotent. */
+  dispose(): void;
+}
+
 export interface Device {
   readonly name: string;
   readonly capabilities: DeviceCapabilities;
@@ -80,6 +105,10 @@ export interface Device {
   /** Allocates a float32 tensor of `shape` to be filled by pieces.
    * @throws DEVICE_OUT_OF_MEMORY */
   beginUpload(shape: readonly number[], label: string, options?: UploadOptions): TensorUpload;
+  /** Reserves memory for the life of the region. @throws DEVICE_OUT_OF_MEMORY */
+  reserve(byteLength: number, label: string): DeviceRegion;
+  /** Resolves once every kernel that was launched until now has run. */
+  computed(): Promise<void>;
   /** Copies a whole float32 or int32 array into a new tensor. */
   upload(data: Float32Array | Int32Array, shape: readonly number[], label: string): Promise<Tensor>;
   /**

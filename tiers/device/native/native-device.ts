@@ -11,12 +11,20 @@
  */
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
+import { alignUp } from '../../../core/bytes.js';
 import { assert, SpillwayError } from '../../../core/errors.js';
+import { IO_ALIGNMENT, elementBytes } from '../../../core/types.js';
 import { native } from '../../native/binding.js';
 import { withBackend } from '../backend-scope.js';
 import type { ByteLedger } from '../byte-ledger.js';
 import type { DeviceOptions } from '../cpu-device.js';
-import type { Device, DeviceCapabilities, TensorUpload, UploadOptions } from '../device.js';
+import type {
+  Device,
+  DeviceCapabilities,
+  DeviceRegion,
+  TensorUpload,
+  UploadOptions,
+} from '../device.js';
 import { ensureGradients } from '../gradients.js';
 import { refusePromise } from '../refuse-promise.js';
 import { SharedArena } from '../shared-arena.js';
@@ -24,7 +32,7 @@ import { COMPUTE, DOWNLOAD, SOURCE, UPLOAD } from './command-queues.js';
 import { registerFallbacks } from './cpu-fallback.js';
 import { registerNativeKernels } from './kernels/index.js';
 import { NativeBackend } from './native-backend.js';
-import { NativeUpload } from './native-upload.js';
+import { NativeUpload, alignedSource, sourceKind } from './native-upload.js';
 import { NATIVE_BACKEND_NAME } from './register-kernel.js';
 import type { TensorStorage } from './tensor-arena.js';
 
@@ -140,6 +148,39 @@ export class NativeDevice implements Device {
     return new NativeUpload(context, tf.util.sizeFromShape([...shape]), label);
   }
 
+  reserve(byteLength: number, label: string): DeviceRegion {
+    this.#assertOpen();
+    // The meta device has addresses and charges, but no bytes.
+    const lease = this.name === 'meta' ? this.#charge(byteLength, label) : undefined;
+    const memory = lease === undefined ? this.arena.lease(byteLength, label) : undefined;
+    const { arena, queues } = this.#backend;
+    const address = memory === undefined ? queues.baseAddress : native()!.slabAddress(memory.bytes);
+    return {
+      byteLength,
+      write: (byteOffset, source, type, kept) => {
+        const kind = sourceKind(type, kept);
+        const bytesPer = kept === 'float32' ? 4 : 2;
+        const writtenBytes = (source.byteLength / elementBytes(type)) * bytesPer;
+        assert(byteOffset >= 0 && byteOffset + writtenBytes <= byteLength, 'the region holds it');
+        this.#uploadedBytes += source.byteLength;
+        if (source.byteLength === 0) return Promise.resolve();
+        return queues.upload(address + byteOffset, alignedSource(source, kind), kind);
+      },
+      view: (byteOffset, shape, kept) => {
+        const bytes = tf.util.sizeFromShape([...shape]) * (kept === 'float32' ? 4 : 2);
+        assert(byteOffset >= 0 && byteOffset + bytes <= byteLength, 'a view lies in its region');
+        const storage = arena.borrow(address + byteOffset);
+        return this.#makeTensor(storage, shape, 'float32', kept);
+      },
+      dispose: () => (lease ?? memory)?.dispose(),
+    };
+  }
+
+  computed(): Promise<void> {
+    const { queues } = this.#backend;
+    return queues.done(COMPUTE, queues.submitted(COMPUTE));
+  }
+
   async upload(
     data: Float32Array | Int32Array,
     shape: readonly number[],
@@ -188,6 +229,19 @@ export class NativeDevice implements Device {
       this.arena.dispose();
     });
     return this.#disposed;
+  }
+
+  /** Bytes of a region that is never touched, charged as the arena charges a lease. */
+  #charge(byteLength: number, label: string): { dispose(): void } {
+    const chargedBytes = alignUp(byteLength, IO_ALIGNMENT);
+    this.ledger.charge(chargedBytes, label);
+    let live = true;
+    return {
+      dispose: () => {
+        if (live) this.ledger.release(chargedBytes);
+        live = false;
+      },
+    };
   }
 
   #settleAliases(): void {

@@ -52,8 +52,8 @@ export class NativeUpload implements TensorUpload {
     this.#context.countUploaded(source.byteLength);
     if (length === 0) return;
     const { queues } = this.#context.arena;
-    const aligned = kind === SOURCE.bytes || source.byteOffset % 2 === 0 ? source : source.slice();
-    const done = queues.upload(storage.address + offset * this.#elementBytes, aligned, kind);
+    const target = storage.address + offset * this.#elementBytes;
+    const done = queues.upload(target, alignedSource(source, kind), kind);
     storage.uploadSequence = queues.submitted(UPLOAD);
     await done;
   }
@@ -77,8 +77,13 @@ export class NativeUpload implements TensorUpload {
   }
 }
 
+/** `source`, or a copy of it where 16-bit elements begin at an odd byte. */
+export function alignedSource(source: Uint8Array, kind: 0 | 1 | 2): Uint8Array {
+  return kind === SOURCE.bytes || source.byteOffset % 2 === 0 ? source : source.slice();
+}
+
 /** How the upload queue turns elements of `type` into those that are kept. */
-function sourceKind(type: ElementType, kept: 'float32' | 'bfloat16'): 0 | 1 | 2 {
+export function sourceKind(type: ElementType, kept: 'float32' | 'bfloat16'): 0 | 1 | 2 {
   if (kept === 'bfloat16') {
     assert(type === 'bfloat16', 'what is kept as bfloat16 arrives as bfloat16', { type });
     return SOURCE.bytes;
