@@ -23,6 +23,15 @@ export const LINKS = [
 ] as const satisfies readonly Link[];
 
 /**
+ * Where operations of a step run, in order each: the device's compute queue, the links, and the
+ * optimizer's workers.
+ */
+export type Lane = 'compute' | Link | 'update';
+
+/** All lanes, in the order in which reports print them. */
+export const LANES = ['compute', ...LINKS, 'update'] as const satisfies readonly Lane[];
+
+/**
  * One state of a shard.
  *
  * - `param`: what compute reads; float32, or bfloat16 when `master_lo` exists.

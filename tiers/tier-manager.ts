@@ -34,8 +34,18 @@ export type Visit = (offset: number, bytes: Uint8Array) => Promise<void> | void;
 /** Fills a piece of the range, `offset` elements after its start. */
 export type Fill = (offset: number, target: Uint8Array<SharedArrayBuffer>) => Promise<void> | void;
 
+/** Lets a transfer take turns with others on the links that they share. */
+export interface Turns {
+  /** Runs `body`, which moves `bytes` on `link`, when it is this transfer's turn. */
+  take<T>(link: Link, bytes: number, body: () => Promise<T>): Promise<T>;
+}
+
+/** Nobody else moves anything. */
+const NO_TURNS: Turns = { take: (_link, _bytes, body) => body() };
+
 /** How a range is written. */
 export interface WriteOptions {
+  readonly turns?: Turns;
   /** `add`: new value = old value + filled value, in float32. Default `replace`. */
   readonly mode?: 'replace' | 'add';
   /** Whether elements of a partly written chunk outside the range must survive. Default true. */
@@ -81,7 +91,10 @@ export class TierManager {
   readonly device: Device;
   readonly host: HostPool;
   readonly volume: NvmeVolume | undefined;
+  /** Buffers of reads; whoever holds one gets on without waiting for a write. */
   readonly staging: StagingPool;
+  /** Buffers of writes. */
+  readonly spillStaging: StagingPool;
   readonly #moved = { upload: 0, download: 0 };
   /** NVMe bytes that workers moved through their own rings. */
   readonly #workerMoved = { nvme_read: 0, nvme_write: 0 };
@@ -91,11 +104,19 @@ export class TierManager {
     host: HostPool;
     volume: NvmeVolume | undefined;
     stagingCount: number;
+    spillStagingCount: number;
   }) {
     this.device = parts.device;
     this.host = parts.host;
     this.volume = parts.volume;
     this.staging = new StagingPool(parts.host, parts.stagingCount);
+    this.spillStaging = new StagingPool(parts.host, parts.spillStagingCount);
+  }
+
+  /** Gives the staging memory back. Idempotent. */
+  dispose(): void {
+    this.staging.dispose();
+    this.spillStaging.dispose();
   }
 
   /** Bytes moved on each link since creation. */
@@ -137,8 +158,15 @@ export class TierManager {
   }
 
   /** Copies elements of a float32 tensor to host memory, counted. */
-  async download(tensor: Tensor, offset: number, target: Float32Array): Promise<void> {
-    await this.device.download(tensor, offset, target);
+  async download(
+    tensor: Tensor,
+    offset: number,
+    target: Float32Array,
+    turns: Turns = NO_TURNS,
+  ): Promise<void> {
+    await turns.take('download', target.byteLength, () =>
+      this.device.download(tensor, offset, target),
+    );
     this.#moved.download += target.byteLength;
   }
 
@@ -153,6 +181,7 @@ export class TierManager {
     start: number,
     count: number,
     visit: Visit,
+    turns: Turns = NO_TURNS,
   ): Promise<void> {
     const bytesPer = elementBytes(type);
     if (location.kind === 'memory') {
@@ -166,7 +195,7 @@ export class TierManager {
       const span = spans[next];
       assert(span !== undefined, 'a read begins only for a span that is left');
       next += 1;
-      const done = this.#readChunk(location, span, bytesPer, loan.buffers[0]);
+      const done = this.#readChunk(location, span, bytesPer, loan.buffers[0], turns);
       done.catch(() => undefined); // Awaited below; marks it handled while earlier spans are visited.
       inFlight.push({ span, loan, done });
     };
@@ -225,7 +254,7 @@ export class TierManager {
     fill: Fill,
     options: WriteOptions,
   ): Promise<void> {
-    const loan = options.mode === 'add' ? await this.staging.acquire(1) : undefined;
+    const loan = options.mode === 'add' ? await this.spillStaging.acquire(1) : undefined;
     const total = options.totalLength ?? bytes.byteLength / bytesPer;
     const pauses = new EventLoopPauses();
     try {
@@ -268,12 +297,14 @@ export class TierManager {
     try {
       for (const span of chunkSpans(location, bytesPer, start, count)) {
         if (failures.length > 0) break;
-        const loan = await this.staging.acquire(options.mode === 'add' ? 2 : 1);
+        const loan = await this.spillStaging.acquire(options.mode === 'add' ? 2 : 1);
         try {
           const chunk = await this.#composeChunk(location, span, bytesPer, loan, fill, options);
           // The write runs behind; its buffer comes back when it is done.
-          const writing = volume
-            .writeChunk(location, span.index, chunk)
+          const writing = (options.turns ?? NO_TURNS)
+            .take('nvme_write', chunk.byteLength, () =>
+              volume.writeChunk(location, span.index, chunk),
+            )
             .catch((error: unknown) => void failures.push(error))
             .finally(() => {
               loan.release();
@@ -305,7 +336,7 @@ export class TierManager {
     const partial = span.from > 0 || span.to < span.chunkLength;
     const add = options.mode === 'add';
     if (add || (partial && (options.preserve ?? true))) {
-      await this.#readChunk(location, span, bytesPer, bufferOf(loan));
+      await this.#readChunk(location, span, bytesPer, bufferOf(loan), options.turns ?? NO_TURNS);
     }
     if (add) {
       const added = loan.buffers[1];
@@ -329,11 +360,14 @@ export class TierManager {
     span: ChunkSpan,
     bytesPer: number,
     buffer: Uint8Array<SharedArrayBuffer> | undefined,
+    turns: Turns,
   ): Promise<void> {
     const { volume } = this;
     assert(volume !== undefined && buffer !== undefined, 'a state on NVMe has volume and buffer');
     const padded = alignUp(span.chunkLength * bytesPer, IO_ALIGNMENT);
-    await volume.readChunk(location, span.index, buffer.subarray(0, padded));
+    await turns.take('nvme_read', padded, () =>
+      volume.readChunk(location, span.index, buffer.subarray(0, padded)),
+    );
   }
 }
 

@@ -1,31 +1,20 @@
 /**
- * @file Activation checkpoints: the input of each block for each micro-batch, where the plan says.
+ * @file Activation checkpoints that are away from the device: the input of each block for each
+ * micro-batch, on host or NVMe where the plan says so.
  *
- * A slot (b, m) holds the input of block b until its reverse pass; then the gradient with respect
- * to that input, which has the same shape, takes its place until block b-1 has used it. A slot on
- * the device is the tensor itself; on host and NVMe it is reserved memory of the largest shape.
+ * A place (b, m) holds the input of block b until its reverse pass; then the gradient with respect
+ * to that input, which has the same shape, takes its place until block b-1 has used it. Places are
+ * made for the largest batch.
  *
- * Owns the tensors and leases of its slots.
+ * Owns the leases of its places.
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { assert } from '../../core/errors.js';
+import type { DeviceRegion } from '../../tiers/device/device.js';
 import type { MemoryLease } from '../../tiers/host/host-buffer.js';
 import type { StateLocation } from '../../tiers/state-location.js';
-import type { TierManager } from '../../tiers/tier-manager.js';
+import type { TierManager, Turns } from '../../tiers/tier-manager.js';
 import { scratchName, type MemoryPlan } from '../plan/placement.js';
-
-interface Slot {
-  readonly location: StateLocation | undefined;
-  readonly lease: MemoryLease | undefined;
-  tensor: Tensor | undefined;
-  shape: readonly number[] | undefined;
-}
-
-/** A tensor for the caller to read; `release` frees it unless the slot still owns it. */
-export interface HeldTensor {
-  readonly tensor: Tensor;
-  release(): void;
-}
 
 function floats(bytes: Uint8Array): Float32Array {
   return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
@@ -33,28 +22,27 @@ function floats(bytes: Uint8Array): Float32Array {
 
 export class ActivationStore {
   readonly #tiers: TierManager;
-  readonly #slots: Slot[][];
+  readonly #locations: (StateLocation | undefined)[][] = [];
+  readonly #leases: MemoryLease[] = [];
 
   /**
-   * @param slotBytes bytes of a slot of each block at the largest shape
+   * @param slotBytes bytes of a place of each block at the largest shape
    * @throws HOST_OUT_OF_MEMORY; nothing stays leased then
    */
   constructor(tiers: TierManager, plan: MemoryPlan, slotBytes: (block: number) => number) {
     this.#tiers = tiers;
-    this.#slots = [];
     try {
       for (const [block, places] of plan.activationTiers.entries()) {
-        const slots: Slot[] = [];
-        this.#slots.push(slots);
-        for (const [microBatch, tier] of places.entries()) {
-          const name = scratchName.activation(block, microBatch);
-          const lease = tier === 'host' ? tiers.host.lease(slotBytes(block), name) : undefined;
-          const location: StateLocation | undefined =
-            tier === 'nvme'
-              ? tiers.volume?.scratch(name)
-              : lease && { kind: 'memory', tier: 'host', bytes: lease.bytes };
-          slots.push({ location, lease, tensor: undefined, shape: undefined });
-        }
+        this.#locations.push(
+          places.map((tier, microBatch) => {
+            const name = scratchName.activation(block, microBatch);
+            if (tier === 'nvme') return tiers.volume?.scratch(name);
+            if (tier === 'device') return undefined;
+            const lease = tiers.host.lease(slotBytes(block), name);
+            this.#leases.push(lease);
+            return { kind: 'memory', tier: 'host', bytes: lease.bytes };
+          }),
+        );
       }
     } catch (error) {
       this.dispose();
@@ -62,84 +50,54 @@ export class ActivationStore {
     }
   }
 
-  /** Stores `tensor` in slot (block, microBatch) and takes ownership of it, replacing what was there. */
-  async put(block: number, microBatch: number, tensor: Tensor): Promise<void> {
-    const slot = this.#slot(block, microBatch);
-    slot.tensor?.dispose();
-    slot.tensor = undefined;
-    slot.shape = tensor.shape;
-    if (slot.location === undefined) {
-      slot.tensor = tensor;
-      return;
-    }
-    try {
-      await this.#tiers.write(
-        slot.location,
-        'float32',
-        0,
-        tensor.size,
-        (offset, target) => this.#tiers.download(tensor, offset, floats(target)),
-        { preserve: false },
-      );
-    } finally {
-      tensor.dispose();
-    }
+  /** Copies a tensor to its place. The tensor stays the caller's. */
+  async spill(block: number, microBatch: number, tensor: Tensor, turns: Turns): Promise<void> {
+    await this.#tiers.write(
+      this.#location(block, microBatch),
+      'float32',
+      0,
+      tensor.size,
+      (offset, target) => this.#tiers.download(tensor, offset, floats(target), turns),
+      { preserve: false, turns },
+    );
   }
 
-  /** The tensor of a slot, on the device. */
-  async get(block: number, microBatch: number): Promise<HeldTensor> {
-    const slot = this.#slot(block, microBatch);
-    if (slot.tensor !== undefined) return { tensor: slot.tensor, release: () => undefined };
-    const { location, shape } = slot;
-    assert(location !== undefined && shape !== undefined, 'the slot is filled', {
+  /** Copies `length` elements of a place to `byteOffset` of a region. */
+  async fetch(
+    block: number,
+    microBatch: number,
+    length: number,
+    region: DeviceRegion,
+    byteOffset: number,
+    turns: Turns,
+  ): Promise<void> {
+    await this.#tiers.read(
+      this.#location(block, microBatch),
+      'float32',
+      0,
+      length,
+      async (offset, bytes) => {
+        const target = byteOffset + offset * 4;
+        await turns.take('upload', bytes.byteLength, () =>
+          region.write(target, bytes, 'float32', 'float32'),
+        );
+        this.#tiers.countUpload(bytes.byteLength);
+      },
+      turns,
+    );
+  }
+
+  /** Gives all leases back. Idempotent. */
+  dispose(): void {
+    for (const lease of this.#leases.splice(0)) lease.dispose();
+  }
+
+  #location(block: number, microBatch: number): StateLocation {
+    const location = this.#locations[block]?.[microBatch];
+    assert(location !== undefined, 'the activation has a place away from the device', {
       block,
       microBatch,
     });
-    const size = shape.reduce((product, length) => product * length, 1);
-    const upload = this.#tiers.device.beginUpload(shape, 'activation');
-    try {
-      await this.#tiers.read(location, 'float32', 0, size, async (offset, bytes) => {
-        await upload.write(offset, bytes, 'float32');
-        this.#tiers.countUpload(bytes.byteLength);
-      });
-    } catch (error) {
-      upload.abort();
-      throw error;
-    }
-    const tensor = upload.finish();
-    return { tensor, release: () => tensor.dispose() };
-  }
-
-  /** The tensor of a slot for the caller to own; the slot is empty afterwards. */
-  async take(block: number, microBatch: number): Promise<Tensor> {
-    const { tensor } = await this.get(block, microBatch);
-    const slot = this.#slot(block, microBatch);
-    slot.tensor = undefined;
-    slot.shape = undefined;
-    return tensor;
-  }
-
-  /** Empties a slot; its memory stays reserved. */
-  clear(block: number, microBatch: number): void {
-    const slot = this.#slot(block, microBatch);
-    slot.tensor?.dispose();
-    slot.tensor = undefined;
-    slot.shape = undefined;
-  }
-
-  /** Frees all tensors and leases. Idempotent. */
-  dispose(): void {
-    for (const slot of this.#slots.flat()) {
-      slot.tensor?.dispose();
-      slot.tensor = undefined;
-      slot.lease?.dispose();
-    }
-    this.#slots.length = 0;
-  }
-
-  #slot(block: number, microBatch: number): Slot {
-    const slot = this.#slots[block]?.[microBatch];
-    assert(slot !== undefined, 'the plan has a slot for it', { block, microBatch });
-    return slot;
+    return location;
   }
 }

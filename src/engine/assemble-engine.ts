@@ -3,7 +3,7 @@
  */
 import { dirname } from 'node:path';
 import type { ComputeDtype, Tier } from '../../core/types.js';
-import { createDevice } from '../../tiers/device/create-device.js';
+import { createDevice, createMetaDevice } from '../../tiers/device/create-device.js';
 import { HostPool } from '../../tiers/host/host-pool.js';
 import { ShardDirectory, directoryRecords } from '../../tiers/nvme/directory.js';
 import { TierManager } from '../../tiers/tier-manager.js';
@@ -11,21 +11,31 @@ import type { MicroBatch, Model } from '../model/block.js';
 import { modelFingerprint } from '../model/model-fingerprint.js';
 import { ADAMW_DEFAULTS, type AdamwOptions } from '../optim/adamw-options.js';
 import { OptimizerPool } from '../optim/optimizer-pool.js';
+import { packParams } from '../plan/packed-params.js';
+import type { Phase } from '../plan/step-plan.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
+import { ActivationShapes } from './activation-shapes.js';
 import { ActivationStore } from './activation-store.js';
 import { checkOptions } from './check-options.js';
+import { ComputeRunner } from './compute-runner.js';
 import type { EngineOptions } from './engine-options.js';
+import { ForwardRunner } from './forward-runner.js';
 import { GradientWriter } from './gradient-writer.js';
 import { initialiseStates } from './initialise-states.js';
 import { ParameterLoader } from './parameter-loader.js';
 import { ParameterStore } from './parameter-store.js';
 import { planOn } from './plan-training.js';
 import type { Release } from './release.js';
-import { budgetsOf, createVolume, DEFAULTS, onProbeDevice } from './resources.js';
+import { budgetsOf, createVolume, DEFAULTS } from './resources.js';
 import { RowGradients } from './row-gradients.js';
-import { StepRunner } from './step-runner.js';
-import { UpdateSweep } from './update-sweep.js';
+import { simulateDevice, trainableParams } from './simulate-device.js';
+import { ShardUpdates } from './shard-updates.js';
+import { StepExecutor } from './step-executor.js';
+import { StepPlanner } from './step-planner.js';
+import { StepTransfers } from './step-transfers.js';
+import { TrainingSteps } from './training-steps.js';
+import { probeWorkspaces } from './workspace-probe.js';
 
 /** Defaults that the configuration shares (docs/CONFIG.md). */
 const TRAINING_DEFAULTS = { learningRate: 2e-5, maxGradNorm: 1 };
@@ -38,8 +48,12 @@ export interface EngineParts {
   readonly plan: MemoryPlan;
   readonly store: ParameterStore;
   readonly writer: GradientWriter;
-  readonly runner: StepRunner;
-  readonly sweep: UpdateSweep;
+  readonly planner: StepPlanner;
+  readonly devicePeaks: (
+    batches: readonly MicroBatch[],
+  ) => Promise<Record<Phase, number>> | undefined;
+  readonly steps: TrainingSteps;
+  readonly forward: ForwardRunner;
   readonly adamw: AdamwOptions;
   readonly learningRate: number;
   readonly maxGradNorm: number;
@@ -67,14 +81,18 @@ export async function assembleEngine(
   const layout = layoutParameters(model.blocks, options.subGroupSize ?? DEFAULTS.subGroupSize);
   const device = await createDevice(options.device ?? 'auto', { budgetBytes: budgets.device });
   owned.push(() => device.dispose());
-  const planned = await onProbeDevice(device, (probed) => planOn(probed, options, layout, budgets));
-  const { plan, slotBytes, staging, workers, rowGathers } = planned;
+  const meta = createMetaDevice(device);
+  if (meta !== undefined) owned.push(() => meta.dispose());
+  const planned = planOn(meta ?? device, options, layout, budgets);
+  device.ledger.resetPeak();
+  const { plan, profiles, slotBytes, staging, workers, rowGathers } = planned;
   const host = HostPool.create({ budgetBytes: budgets.host });
   owned.push(() => host.dispose());
   const volume = await createVolume(options, plan.nvmeRequest, budgets.nvme);
   if (volume !== undefined) owned.push(() => volume.dispose({ remove: true }));
-  const tiers = new TierManager({ device, host, volume, stagingCount: plan.stagingCount });
-  owned.push(() => tiers.staging.dispose());
+  const { stagingCount, spillStagingCount } = plan;
+  const tiers = new TierManager({ device, host, volume, stagingCount, spillStagingCount });
+  owned.push(() => tiers.dispose());
   const store = new ParameterStore(tiers, layout, plan, dtype);
   owned.push(() => store.dispose());
   const activations = new ActivationStore(tiers, plan, slotBytes);
@@ -108,10 +126,61 @@ export async function assembleEngine(
     });
   }
   const loader = new ParameterLoader(tiers, store);
-  const sweep = new UpdateSweep(tiers, store, pool);
+  const updates = new ShardUpdates(tiers, store, pool);
+  const region = device.reserve(plan.region.byteLength, 'region');
+  owned.push(() => region.dispose());
   const seed = options.seed ?? DEFAULTS.seed;
   const { blocks } = model;
   const optimizer = options.optimizer ?? {};
+  const maxGradNorm = optimizer.maxGradNorm ?? TRAINING_DEFAULTS.maxGradNorm;
+  const { bf16Operands } = device.capabilities;
+  const packing = { layout, homes: plan.homes, dtype, bf16Operands };
+  const packed = blocks.map((block) => packParams(block, packing));
+  const shapes = new ActivationShapes();
+  const compute = new ComputeRunner({
+    device,
+    region,
+    blocks,
+    layout,
+    packed,
+    trainableOf: (block) => trainableParams(block, layout),
+    alias: (address) => loader.alias(address),
+    inputShape: shapes.of,
+    onActivation: shapes.note,
+    countUpload: (bytes) => {
+      tiers.countUpload(bytes);
+    },
+  });
+  owned.push(() => compute.clear());
+  const transfers = new StepTransfers({
+    blocks,
+    layout,
+    plan,
+    packed,
+    tiers,
+    region,
+    loader,
+    writer,
+    activations,
+    rows,
+    compute,
+  });
+  const executor = new StepExecutor(device, compute, transfers, {
+    ...options.execution,
+    ...(options.logger === undefined ? {} : { logger: options.logger }),
+  });
+  const planner = new StepPlanner({
+    blocks,
+    layout,
+    plan,
+    dtype,
+    bf16Operands,
+    clips: maxGradNorm > 0,
+    slotLengths: blocks.map((_, index) => slotBytes(index) / 4),
+    // Without a meta device another shape would cost a run; the largest one's bytes are bounds.
+    profilesOf: (batch) =>
+      meta === undefined ? profiles : probeWorkspaces(meta, blocks, layout, batch, dtype),
+  });
   return {
     model,
     tiers,
@@ -119,8 +188,24 @@ export async function assembleEngine(
     plan,
     store,
     writer,
-    runner: new StepRunner({ blocks, plan, tiers, loader, activations, writer, rows, sweep, seed }),
-    sweep,
+    planner,
+    devicePeaks: (batches) => {
+      const step = planner.planFor(batches);
+      return meta && simulateDevice(meta, { ...packing, blocks, plan, step, batches });
+    },
+    steps: new TrainingSteps({
+      layout,
+      planner,
+      executor,
+      shapes,
+      writer,
+      rows,
+      updates,
+      lossBlock: blocks.at(-1)?.name ?? '',
+      seed,
+      maxGradNorm,
+    }),
+    forward: new ForwardRunner({ blocks, tiers, loader, seed }),
     adamw: {
       beta1: optimizer.beta1 ?? ADAMW_DEFAULTS.beta1,
       beta2: optimizer.beta2 ?? ADAMW_DEFAULTS.beta2,
@@ -128,7 +213,7 @@ export async function assembleEngine(
       weightDecay: optimizer.weightDecay ?? ADAMW_DEFAULTS.weightDecay,
     },
     learningRate: optimizer.learningRate ?? TRAINING_DEFAULTS.learningRate,
-    maxGradNorm: optimizer.maxGradNorm ?? TRAINING_DEFAULTS.maxGradNorm,
+    maxGradNorm,
     microBatchCount,
     exampleBatch: options.exampleBatch,
     budgets,

@@ -7,6 +7,7 @@ import type { ComputeDtype, Tier } from '../../core/types.js';
 import { createDevice } from '../../tiers/device/create-device.js';
 import type { Device } from '../../tiers/device/device.js';
 import { HostPool } from '../../tiers/host/host-pool.js';
+import { MIN_STAGING } from '../../tiers/host/staging-pool.js';
 import { TierManager } from '../../tiers/tier-manager.js';
 import type { MicroBatch, Model } from '../model/block.js';
 import { planInference, type InferencePlan } from '../plan/inference-plan.js';
@@ -62,8 +63,10 @@ export async function assembleInference(
   owned.push(() => host.dispose());
   const volume = await createVolume(options, plan.nvmeRequest, budgets.nvme);
   if (volume !== undefined) owned.push(() => volume.dispose({ remove: true }));
-  const tiers = new TierManager({ device, host, volume, stagingCount: plan.stagingCount });
-  owned.push(() => tiers.staging.dispose());
+  const { stagingCount } = plan;
+  const spillStagingCount = MIN_STAGING.write; // Weights are written while they are loaded.
+  const tiers = new TierManager({ device, host, volume, stagingCount, spillStagingCount });
+  owned.push(() => tiers.dispose());
   const store = new ParameterStore(tiers, layout, plan, dtype);
   owned.push(() => store.dispose());
   const { blocks } = model;

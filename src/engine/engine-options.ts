@@ -7,6 +7,9 @@ import type { IoBackend } from '../../tiers/nvme/io-backend.js';
 import type { FaultPlan } from '../../tiers/nvme/fault-plan.js';
 import type { MicroBatch, Model, ParamName } from '../model/block.js';
 import type { OffloadDevice } from '../plan/placement.js';
+import type { Operation } from '../plan/step-plan.js';
+import type { Throttles } from './link-turns.js';
+import type { Span } from './step-executor.js';
 
 /** AdamW and clipping; defaults are the configuration's. */
 export interface OptimizerOptions {
@@ -66,7 +69,18 @@ export interface ResourceOptions {
   readonly io?: { readonly backend: IoBackend; readonly workerFaults?: FaultPlan };
 }
 
+/** How steps are executed; for tests, benchmarks and traces. Changes no bit of a result. */
+export interface ExecutionOptions {
+  /** Bytes per second at most, by link. */
+  readonly throttles?: Throttles;
+  /** Seconds that a compute operation or an update takes at least. */
+  readonly pace?: (operation: Operation) => number;
+  /** Told of each operation as it ran. */
+  readonly onSpan?: (span: Span) => void;
+}
+
 export interface EngineOptions extends ResourceOptions {
+  readonly execution?: ExecutionOptions;
   readonly model: Model;
   /** A micro-batch of the largest shapes that will be used; its values do not matter. */
   readonly exampleBatch: MicroBatch;

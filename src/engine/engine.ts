@@ -11,8 +11,8 @@
 import { SpillwayError, isCoded } from '../../core/errors.js';
 import type { Link, Tier } from '../../core/types.js';
 import type { MicroBatch } from '../model/block.js';
-import { clipCoefficient, gradientNorm } from '../optim/grad-norm.js';
 import type { MemoryPlan } from '../plan/placement.js';
+import type { Phase, StepPlan } from '../plan/step-plan.js';
 import { stateBytesOf, type ParamAddress, type ParameterGroup } from '../plan/parameter-layout.js';
 import { assembleEngine, type EngineParts } from './assemble-engine.js';
 import { CallGate } from './call-gate.js';
@@ -21,7 +21,6 @@ import { checkLearningRate } from './check-options.js';
 import type { EngineOptions, StepResult } from './engine-options.js';
 import { releaseAll, type Release } from './release.js';
 import { saveParameters, type SaveOptions } from './save-parameters.js';
-import type { UpdateSettings } from './update-sweep.js';
 
 /** Options of one step. */
 export interface StepOptions {
@@ -75,6 +74,19 @@ export class Engine {
     return this.#parts.plan;
   }
 
+  /** The operations of a step over micro-batches of these shapes. */
+  stepPlan(batches: readonly MicroBatch[]): StepPlan {
+    return this.#parts.planner.planFor(batches);
+  }
+
+  /**
+   * Highest bytes on the device in each phase of a step over micro-batches of these shapes, as the
+   * plan has them; undefined on a device that only a run tells about.
+   */
+  devicePeaks(batches: readonly MicroBatch[]): Promise<Record<Phase, number>> | undefined {
+    return this.#parts.devicePeaks(batches);
+  }
+
   get parameterCount(): number {
     return this.#parts.layout.parameterCount;
   }
@@ -101,6 +113,11 @@ export class Engine {
   /** Bytes held in each tier now. */
   get heldBytes(): Record<Tier, number> {
     return this.#parts.tiers.heldBytes;
+  }
+
+  /** Name of the device: what `auto` has become. */
+  get deviceName(): string {
+    return this.#parts.tiers.device.name;
   }
 
   /** Calls of kernels that ran in JavaScript since the device has none, by kernel. */
@@ -142,9 +159,8 @@ export class Engine {
         for (const batch of batches) {
           checkBatch(batch, this.#parts.exampleBatch);
           if (batch.weight === 0) continue;
-          const part = await this.#parts.runner.evaluate(batch);
-          lossSum += part.lossSum;
-          terms += part.weight;
+          lossSum += await this.#parts.forward.lossSum(batch);
+          terms += batch.weight;
         }
         if (terms === 0) {
           throw new SpillwayError('DATA_EMPTY', 'there are no loss terms to evaluate');
@@ -223,7 +239,7 @@ export class Engine {
   }
 
   async #runStep(batches: readonly MicroBatch[], options: StepOptions): Promise<StepResult> {
-    const { microBatchCount, runner, sweep, writer, adamw, layout, exampleBatch } = this.#parts;
+    const { microBatchCount, steps, adamw, exampleBatch } = this.#parts;
     if (batches.length < 1 || batches.length > microBatchCount) {
       throw new SpillwayError(
         'DATA_INVALID',
@@ -234,7 +250,6 @@ export class Engine {
     const step = this.#step + 1;
     const learningRate = options.learningRate ?? this.#parts.learningRate;
     checkLearningRate(learningRate);
-    const clips = this.#parts.maxGradNorm > 0;
     const base = {
       options: adamw,
       step,
@@ -242,33 +257,17 @@ export class Engine {
       gradScale: 1,
       assertChange: !this.#changeDemanded && learningRate > 0,
     };
-    const trainable = layout.groups.filter((group) => group.trainable);
-    const onComplete = (groups: readonly ParameterGroup[]): void => {
-      if (!clips) sweep.start(groups, base);
-    };
-    const previous = this.#committed;
-    const loss = await runner.run(step - 1, batches, onComplete);
-    await previous;
-    const gradNorm = gradientNorm(writer.allLeaves());
-    const settings: UpdateSettings = clips
-      ? { ...base, gradScale: clipCoefficient(gradNorm, this.#parts.maxGradNorm) }
-      : base;
-    if (clips) sweep.start(trainable, settings);
+    const { loss, gradNorm, updated } = await steps.run(batches, base, this.#committed);
     // Once is enough: where no weight changes, nothing follows.
-    if (settings.assertChange) this.#changeDemanded = true;
-    const committed = this.#commit(settings);
-    this.#committed = committed;
-    this.#step = step;
-    return { step, loss, gradNorm, committed };
-  }
-
-  #commit(settings: UpdateSettings): Promise<void> {
-    const committed = this.#parts.sweep.settle(settings).catch((error: unknown) => {
+    if (base.assertChange) this.#changeDemanded = true;
+    const committed = updated.catch((error: unknown) => {
       this.#gate.fail(error);
       throw error;
     });
     committed.catch(() => undefined); // The caller, the next step or `drain` reports it.
-    return committed;
+    this.#committed = committed;
+    this.#step = step;
+    return { step, loss, gradNorm, committed };
   }
 
   /** Runs `body`; an error makes the engine refuse everything but `close`. */

@@ -2,15 +2,14 @@
  * @file Losses of a micro-batch by a forward pass that keeps nothing but the tensor between two
  * blocks, which stays on the device.
  *
- * Every block computes as in training (step-runner.ts), so the losses have the same bits.
+ * Every block computes as in training (compute-runner.ts), so the losses have the same bits.
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { assert } from '../../core/errors.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
 import type { Block, BlockAux, MicroBatch, RowBlock, TiledBlock } from '../model/block.js';
 import { withFields } from './batch-fields.js';
-import { forwardDense, forwardRows } from './block-compute.js';
-import { HeadPass } from './head-pass.js';
+import { forwardDense, forwardRows, prepareTiled, runTiled } from './block-compute.js';
 import { LossSum } from './loss-sum.js';
 import type { ParameterLoader } from './parameter-loader.js';
 
@@ -83,17 +82,38 @@ export class ForwardRunner {
     await losses.add(tiers, output).finally(() => output.dispose());
   }
 
+  /** The head, tile by tile. Frees `input` as soon as it is prepared. */
   #tiled(block: TiledBlock, input: Tensor, aux: BlockAux, losses: LossSum): Promise<void> {
     const { tiers, loader } = this.#parts;
-    const head = new HeadPass(tiers, loader, block, aux.block);
-    return withFields(tiers, block, aux, async (ready) => {
-      const source = {
-        aux: ready,
-        input: async () => ({ tensor: input, release: () => input.dispose() }),
-        accept: async () => undefined,
-        losses: (tensor: Tensor) => losses.add(tiers, tensor),
-      };
-      await head.run([source], undefined, true);
-    });
+    const { device } = tiers;
+    const whole = block.uses.filter((name) => name !== block.tiledParam);
+    return loader.withParams(whole, (params) =>
+      withFields(tiers, block, aux, async (ready) => {
+        const live = new Set<Tensor>();
+        const keep = (tensors: readonly Tensor[], ...old: Tensor[]): Tensor[] => {
+          for (const tensor of tensors) live.add(tensor);
+          for (const tensor of old.filter((one) => !tensors.includes(one))) {
+            live.delete(tensor);
+            tensor.dispose();
+          }
+          return [...tensors];
+        };
+        try {
+          const prepared = keep(prepareTiled(device, block, params, input, ready));
+          input.dispose();
+          let carry = keep(runTiled(device, () => block.begin(prepared, ready)));
+          await loader.eachTile(block, async (tile) => {
+            const next = runTiled(device, () => block.forwardTile(tile, prepared, carry, ready));
+            carry = keep(next, ...carry);
+            await device.synchronize();
+          });
+          const end = runTiled(device, () => block.end(prepared, carry, ready));
+          keep([...end.saved, end.losses], ...carry);
+          await losses.add(tiers, end.losses);
+        } finally {
+          for (const tensor of live) tensor.dispose();
+        }
+      }),
+    );
   }
 }

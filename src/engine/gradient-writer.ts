@@ -14,7 +14,7 @@ import { NORM_LEAF_ELEMENTS } from '../../core/types.js';
 import type { MemoryLease } from '../../tiers/host/host-buffer.js';
 import { kernels } from '../../tiers/native/binding.js';
 import type { StateLocation } from '../../tiers/state-location.js';
-import type { TierManager } from '../../tiers/tier-manager.js';
+import type { TierManager, Turns } from '../../tiers/tier-manager.js';
 import type { Block, ParamName } from '../model/block.js';
 import { scratchName, type MemoryPlan } from '../plan/placement.js';
 import type { ParamAddress, ParameterGroup, Shard } from '../plan/parameter-layout.js';
@@ -51,8 +51,6 @@ export class GradientWriter {
   readonly #accumulators: Accumulator[] = [];
   /** Accumulators that hold sums of this step which their homes lack. */
   readonly #unmerged = new Set<Accumulator>();
-  /** Groups whose last contribution comes from a block's reverse pass. */
-  readonly #completedAt: readonly (readonly ParameterGroup[])[];
 
   /** @throws HOST_OUT_OF_MEMORY; nothing stays leased then */
   constructor(
@@ -65,13 +63,6 @@ export class GradientWriter {
     this.#store = store;
     this.#blocks = blocks;
     const { layout } = store;
-    const completion = layout.groups.map((group) => {
-      const users = group.params.flatMap(({ spec }) => layout.users.get(spec.name) ?? []);
-      return Math.min(...users);
-    });
-    this.#completedAt = blocks.map((_, block) =>
-      layout.groups.filter((group) => group.trainable && completion[group.index] === block),
-    );
     for (const group of layout.groups.filter(({ trainable }) => trainable)) {
       for (const shard of group.shards) {
         this.#leaves.set(shard, new Float64Array(Math.ceil(shard.length / NORM_LEAF_ELEMENTS)));
@@ -116,6 +107,7 @@ export class GradientWriter {
     blockIndex: number,
     gradients: Readonly<Record<ParamName, Tensor>>,
     first: boolean,
+    turns: Turns,
   ): Promise<void> {
     const runs: Run[] = [];
     const entries = Object.entries(gradients)
@@ -124,7 +116,7 @@ export class GradientWriter {
     for (const { address, tensor } of entries) {
       const accumulator = this.#accumulatorOf(address, blockIndex);
       if (accumulator !== undefined) {
-        await this.#writeAccumulator(accumulator, tensor, first ? 'replace' : 'add');
+        await this.#writeAccumulator(accumulator, tensor, first ? 'replace' : 'add', turns);
         continue;
       }
       const mode = this.#modeAt(address, blockIndex, first);
@@ -143,7 +135,7 @@ export class GradientWriter {
         runs.push({ group, mode, start: address.offset, parts: [{ address, tensor }] });
       }
     }
-    for (const run of runs) await this.#writeRun(run);
+    for (const run of runs) await this.#writeRun(run, turns);
   }
 
   /** Writes the gradient of rows `firstRow …` of a tiled matrix: `tensor` [rows, C]. */
@@ -153,6 +145,7 @@ export class GradientWriter {
     firstRow: number,
     tensor: Tensor,
     first: boolean,
+    turns: Turns,
   ): Promise<void> {
     const address = this.#store.address(name);
     const columns = address.length / (address.spec.shape[0] ?? 1);
@@ -161,15 +154,15 @@ export class GradientWriter {
       firstRow * columns,
       tensor.size,
       this.#modeAt(address, blockIndex, first),
-      (offset, target) => this.#tiers.download(tensor, offset, target),
+      (offset, target) => this.#tiers.download(tensor, offset, target, turns),
       this.#onLeaves,
+      turns,
     );
   }
 
   /** Adds the rows' sum to the table's gradient, after all higher uses. */
-  async writeRows(name: ParamName, rows: RowGradients): Promise<void> {
+  async writeRows(name: ParamName, rows: RowGradients, turns: Turns): Promise<void> {
     const address = this.#store.address(name);
-    await this.#mergeAccumulators(address);
     const tied = (this.#store.layout.users.get(name) ?? []).length > 1;
     await this.#store.writeGradient(
       address,
@@ -178,30 +171,20 @@ export class GradientWriter {
       tied ? 'add' : 'replace',
       (offset, target) => rows.fill(offset, target),
       this.#onLeaves,
+      turns,
     );
   }
 
-  /**
-   * Called after the last contribution of a block's reverse pass: merges accumulators and checks
-   * the groups that are complete now.
-   *
-   * @returns groups whose gradient is complete and finite
-   * @throws NON_FINITE naming the owning block
-   */
-  async complete(blockIndex: number): Promise<readonly ParameterGroup[]> {
-    const groups = this.#completedAt[blockIndex] ?? [];
-    for (const group of groups) {
-      for (const address of group.params) await this.#mergeAccumulators(address);
-      for (const shard of group.shards) {
-        if (this.leavesOf(shard).every(Number.isFinite)) continue;
-        const block = this.#blocks[group.block]?.name ?? String(group.block);
-        throw new SpillwayError('NON_FINITE', `the gradient of block ${block} is not finite`, {
-          block,
-          parameters: group.params.map(({ spec }) => spec.name).slice(0, 4),
-        });
-      }
+  /** @throws NON_FINITE naming the owning block, when a complete gradient is not finite */
+  checkFinite(group: ParameterGroup): void {
+    for (const shard of group.shards) {
+      if (this.leavesOf(shard).every(Number.isFinite)) continue;
+      const block = this.#blocks[group.block]?.name ?? String(group.block);
+      throw new SpillwayError('NON_FINITE', `the gradient of block ${block} is not finite`, {
+        block,
+        parameters: group.params.map(({ spec }) => spec.name).slice(0, 4),
+      });
     }
-    return groups;
   }
 
   /** Norm leaves of a shard's gradient as it was last written. */
@@ -240,43 +223,55 @@ export class GradientWriter {
     return this.#accumulators.find((use) => use.address === address && use.block === block);
   }
 
-  async #writeAccumulator(accumulator: Accumulator, tensor: Tensor, mode: Mode): Promise<void> {
+  async #writeAccumulator(
+    accumulator: Accumulator,
+    tensor: Tensor,
+    mode: Mode,
+    turns: Turns,
+  ): Promise<void> {
     this.#unmerged.add(accumulator);
     await this.#tiers.write(
       accumulator.location,
       'float32',
       0,
       tensor.size,
-      (offset, target) => this.#tiers.download(tensor, offset, floats(target)),
-      { mode },
+      (offset, target) => this.#tiers.download(tensor, offset, floats(target), turns),
+      { mode, turns },
     );
   }
 
   /** Adds the sums of the parameter's lower uses to its home, highest first, once. */
-  async #mergeAccumulators(address: ParamAddress): Promise<void> {
+  async mergeUses(name: ParamName, turns: Turns): Promise<void> {
+    const address = this.#store.address(name);
     const uses = [...this.#unmerged]
       .filter((use) => use.address === address)
       .sort((a, b) => b.block - a.block);
     for (const use of uses) {
       this.#unmerged.delete(use);
       const { location } = use;
-      // The sum is read through staging buffers while the home's chunk occupies others, so each
-      // piece is taken out first.
       await this.#store.writeGradient(
         address,
         0,
         address.length,
         'add',
         (offset, target) =>
-          this.#tiers.read(location, 'float32', offset, target.length, (at, bytes) => {
-            target.set(floats(bytes), at);
-          }),
+          this.#tiers.read(
+            location,
+            'float32',
+            offset,
+            target.length,
+            (at, bytes) => {
+              target.set(floats(bytes), at);
+            },
+            turns,
+          ),
         this.#onLeaves,
+        turns,
       );
     }
   }
 
-  async #writeRun(run: Run): Promise<void> {
+  async #writeRun(run: Run, turns: Turns): Promise<void> {
     const count = run.parts.reduce((sum, { address }) => sum + address.length, 0);
     await this.#store.writeGroupGradient(
       run.group,
@@ -290,10 +285,11 @@ export class GradientWriter {
           const last = Math.min(from + target.length, address.offset + address.length);
           if (first >= last) continue;
           const part = target.subarray(first - from, last - from);
-          await this.#tiers.download(tensor, first - address.offset, part);
+          await this.#tiers.download(tensor, first - address.offset, part, turns);
         }
       },
       this.#onLeaves,
+      turns,
     );
   }
 }

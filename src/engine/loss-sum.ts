@@ -3,7 +3,7 @@
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { SpillwayError } from '../../core/errors.js';
-import type { TierManager } from '../../tiers/tier-manager.js';
+import type { TierManager, Turns } from '../../tiers/tier-manager.js';
 
 export class LossSum {
   readonly #block: string;
@@ -19,9 +19,9 @@ export class LossSum {
   }
 
   /** Adds the terms of one micro-batch. @throws NON_FINITE naming the block */
-  async add(tiers: TierManager, losses: Tensor): Promise<void> {
+  async add(tiers: TierManager, losses: Tensor, turns?: Turns): Promise<void> {
     const terms = new Float32Array(losses.size);
-    await tiers.download(losses, 0, terms);
+    await tiers.download(losses, 0, terms, turns);
     for (const term of terms) this.#value += term;
     if (!Number.isFinite(this.#value)) {
       throw new SpillwayError('NON_FINITE', `the loss of block ${this.#block} is not finite`, {

@@ -7,17 +7,21 @@
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { SpillwayError, assert } from '../../core/errors.js';
 import { CHUNK_ELEMENTS, elementBytes } from '../../core/types.js';
-import type { TensorUpload } from '../../tiers/device/device.js';
-import type { TierManager } from '../../tiers/tier-manager.js';
+import type { DeviceRegion, TensorUpload } from '../../tiers/device/device.js';
+import type { TierManager, Turns } from '../../tiers/tier-manager.js';
 import type { BlockAux, ParamName, Params, RowGather, Tile, TiledBlock } from '../model/block.js';
+import type { PackedParams } from '../plan/packed-params.js';
 import { segmentsOf, type ParamAddress, type ParameterGroup } from '../plan/parameter-layout.js';
 import { keepsBfloat16 } from '../plan/tensor-bytes.js';
 import type { ParameterStore } from './parameter-store.js';
 
+/** Where a parameter's elements go, from its first one on: a tensor, or a place in a region. */
+type Target = Pick<TensorUpload, 'write'>;
+
 /** Part of an upload: elements of one parameter within its group. */
 interface WantedParam {
   readonly address: ParamAddress;
-  readonly upload: TensorUpload;
+  readonly upload: Target;
 }
 
 export class ParameterLoader {
@@ -41,7 +45,7 @@ export class ParameterLoader {
   async loadParams(names: readonly ParamName[]): Promise<Record<ParamName, Tensor>> {
     const { device } = this.#tiers;
     const tensors: Record<ParamName, Tensor> = {};
-    const wanted = new Map<ParameterGroup, WantedParam[]>();
+    const wanted = new Map<ParameterGroup, (WantedParam & { upload: TensorUpload })[]>();
     try {
       for (const name of names) {
         const address = this.#store.address(name);
@@ -67,6 +71,101 @@ export class ParameterLoader {
       tensors[address.spec.name] = upload.finish();
     }
     return tensors;
+  }
+
+  /** Fills a block's slot of a region, which starts at `byteOffset`, with its whole parameters. */
+  async fetchParams(
+    { params }: PackedParams,
+    region: DeviceRegion,
+    byteOffset: number,
+    turns: Turns,
+  ): Promise<void> {
+    const wanted = new Map<ParameterGroup, WantedParam[]>();
+    for (const { address, byteOffset: start, kept } of params) {
+      const upload = this.#regionTarget(region, byteOffset + start, kept, turns);
+      const group = this.#store.group(address);
+      wanted.set(group, [...(wanted.get(group) ?? []), { address, upload }]);
+    }
+    for (const [group, some] of wanted) await this.#uploadGroup(group, some, turns);
+  }
+
+  /** Puts elements `start … start + count` of a parameter at `byteOffset` of a region. */
+  async fetchRange(
+    name: ParamName,
+    start: number,
+    count: number,
+    region: DeviceRegion,
+    byteOffset: number,
+    turns: Turns,
+  ): Promise<void> {
+    const address = this.#store.address(name);
+    const target = this.#regionTarget(region, byteOffset, 'float32', turns);
+    const visit = async (offset: number, bytes: Uint8Array, counted: boolean): Promise<void> => {
+      await target.write(offset, bytes, this.#store.dtype);
+      if (counted) this.#tiers.countUpload(bytes.byteLength);
+    };
+    await this.#readRange(address, address.offset + start, count, visit, turns);
+  }
+
+  /**
+   * Puts rows `indices` of a table, in that order, at `byteOffset` of a region. A table on NVMe is
+   * read whole: what a step moves does not depend on its tokens.
+   *
+   * @throws TOKEN_OUT_OF_RANGE naming the first index outside the table
+   */
+  async fetchRows(
+    name: ParamName,
+    indices: Int32Array,
+    region: DeviceRegion,
+    byteOffset: number,
+    turns: Turns,
+  ): Promise<void> {
+    const address = this.#store.address(name);
+    const columns = this.#checkRows(address, indices);
+    const target = this.#regionTarget(region, byteOffset, 'float32', turns);
+    const bytesPer = elementBytes(this.#store.dtype);
+    const order = sortedPositions(indices);
+    let at = 0;
+    const visit = async (offset: number, bytes: Uint8Array, counted: boolean): Promise<void> => {
+      const end = offset + bytes.byteLength / bytesPer;
+      // Rows ascend; one that ends beyond this piece comes again with the next.
+      for (let next = at; next < order.length; next += 1) {
+        const position = order[next]!;
+        const row = indices[position]! * columns;
+        if (row >= end) break;
+        const first = Math.max(offset, row);
+        const last = Math.min(end, row + columns);
+        if (first < last) {
+          const piece = bytes.subarray((first - offset) * bytesPer, (last - offset) * bytesPer);
+          await target.write(position * columns + first - row, piece, this.#store.dtype);
+          if (counted) this.#tiers.countUpload(piece.byteLength);
+        }
+        if (row + columns <= end) at = next + 1;
+      }
+    };
+    await this.#readRange(address, address.offset, address.length, visit, turns);
+  }
+
+  /** A new tensor over a parameter that is float32 and homed on the device. */
+  alias(address: ParamAddress): Tensor {
+    const tensor = this.#alias(address, address.offset, address.spec.shape);
+    assert(tensor !== undefined, 'the parameter is homed on the device');
+    return tensor;
+  }
+
+  #regionTarget(
+    region: DeviceRegion,
+    byteOffset: number,
+    kept: 'float32' | 'bfloat16',
+    turns: Turns,
+  ): Target {
+    const bytesPer = elementBytes(kept);
+    return {
+      write: (offset, source, type) =>
+        turns.take('upload', source.byteLength, () =>
+          region.write(byteOffset + offset * bytesPer, source, type, kept),
+        ),
+    };
   }
 
   /** Rows `firstRow … firstRow + rowCount` of a matrix as a tensor; the caller disposes it. */
@@ -97,23 +196,10 @@ export class ParameterLoader {
    */
   async gatherRows(name: ParamName, indices: Int32Array): Promise<Tensor> {
     const address = this.#store.address(name);
-    const rows = address.spec.shape[0] ?? 0;
-    const columns = address.length / rows;
-    for (const [position, index] of indices.entries()) {
-      if (index < 0 || index >= rows) {
-        throw new SpillwayError(
-          'TOKEN_OUT_OF_RANGE',
-          `row ${index} of ${name} does not exist; it has ${rows} rows`,
-          { position, index, rows },
-        );
-      }
-    }
+    const columns = this.#checkRows(address, indices);
     const upload = this.#tiers.device.beginUpload([indices.length, columns], name);
     try {
-      const order = Array.from(indices.keys()).sort(
-        (a, b) => (indices[a] ?? 0) - (indices[b] ?? 0) || a - b,
-      );
-      await this.#gather(address, columns, indices, order, upload);
+      await this.#gather(address, columns, indices, sortedPositions(indices), upload);
       return upload.finish();
     } catch (error) {
       upload.abort();
@@ -167,6 +253,21 @@ export class ParameterLoader {
     }
   }
 
+  /** Elements per row of a table. @throws TOKEN_OUT_OF_RANGE naming the first index outside it */
+  #checkRows({ spec, length }: ParamAddress, indices: Int32Array): number {
+    const rows = spec.shape[0] ?? 0;
+    const position = indices.findIndex((index) => index < 0 || index >= rows);
+    if (position >= 0) {
+      const index = indices[position] ?? 0;
+      throw new SpillwayError(
+        'TOKEN_OUT_OF_RANGE',
+        `row ${index} of ${spec.name} does not exist; it has ${rows} rows`,
+        { position, index, rows },
+      );
+    }
+    return length / rows;
+  }
+
   /** A tensor over elements `start …` of the group's own bytes, where the parameter is float32 and
    * homed on the device. */
   #alias(address: ParamAddress, start: number, shape: readonly number[]): Tensor | undefined {
@@ -176,7 +277,11 @@ export class ParameterLoader {
     return this.#tiers.device.alias(bytes.subarray(start * 4, (start + length) * 4), shape);
   }
 
-  async #uploadGroup(group: ParameterGroup, params: readonly WantedParam[]): Promise<void> {
+  async #uploadGroup(
+    group: ParameterGroup,
+    params: readonly WantedParam[],
+    turns?: Turns,
+  ): Promise<void> {
     const bytesPer = elementBytes(this.#store.dtype);
     const from = Math.min(...params.map(({ address }) => address.offset));
     const to = Math.max(...params.map(({ address }) => address.offset + address.length));
@@ -198,7 +303,8 @@ export class ParameterLoader {
           if (counted) this.#tiers.countUpload(piece.byteLength);
         }
       };
-      await this.#tiers.read(location, this.#store.dtype, segment.start, segment.length, visit);
+      const { start, length } = segment;
+      await this.#tiers.read(location, this.#store.dtype, start, length, visit, turns);
     }
   }
 
@@ -208,6 +314,7 @@ export class ParameterLoader {
     start: number,
     count: number,
     visit: (offset: number, bytes: Uint8Array, counted: boolean) => Promise<void>,
+    turns?: Turns,
   ): Promise<void> {
     for (const segment of segmentsOf(this.#store.group(address), start, count)) {
       const location = this.#store.location(segment.shard, 'param');
@@ -218,6 +325,7 @@ export class ParameterLoader {
         segment.start,
         segment.length,
         (offset, bytes) => visit(segment.offset + offset, bytes, counted),
+        turns,
       );
     }
   }
@@ -268,6 +376,11 @@ export class ParameterLoader {
       at = end;
     }
   }
+}
+
+/** Positions of `indices` in ascending order of index, then of position. */
+function sortedPositions(indices: Int32Array): number[] {
+  return Array.from(indices.keys()).sort((a, b) => (indices[a] ?? 0) - (indices[b] ?? 0) || a - b);
 }
 
 /** Whether a row that starts at `start` shares a chunk with (or follows) elements before `end`. */

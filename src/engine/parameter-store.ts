@@ -10,7 +10,7 @@ import { elementBytes, type ComputeDtype, type ShardId, type StateName } from '.
 import type { MemoryLease } from '../../tiers/host/host-buffer.js';
 import { kernels } from '../../tiers/native/binding.js';
 import type { StateLocation } from '../../tiers/state-location.js';
-import type { TierManager, WriteOptions } from '../../tiers/tier-manager.js';
+import type { TierManager, Turns, WriteOptions } from '../../tiers/tier-manager.js';
 import type { ParamName } from '../model/block.js';
 import { homeOf, stateType, statesOf, type MemoryPlan } from '../plan/placement.js';
 import {
@@ -93,15 +93,10 @@ export class ParameterStore {
     mode: 'replace' | 'add',
     fill: (offset: number, target: Float32Array<SharedArrayBuffer>) => Promise<void> | void,
     onLeaves: (shard: Shard, firstElement: number, values: Float32Array) => void,
+    turns?: Turns,
   ): Promise<void> {
-    await this.writeGroupGradient(
-      this.group(address),
-      address.offset + start,
-      count,
-      mode,
-      fill,
-      onLeaves,
-    );
+    const first = address.offset + start;
+    await this.writeGroupGradient(this.group(address), first, count, mode, fill, onLeaves, turns);
   }
 
   /** The same for elements of a flattened group. */
@@ -112,12 +107,14 @@ export class ParameterStore {
     mode: 'replace' | 'add',
     fill: (offset: number, target: Float32Array<SharedArrayBuffer>) => Promise<void> | void,
     onLeaves: (shard: Shard, firstElement: number, values: Float32Array) => void,
+    turns?: Turns,
   ): Promise<void> {
     for (const segment of segmentsOf(group, start, count)) {
       const options: WriteOptions = {
         mode,
         totalLength: segment.shard.length,
         onWritten: (firstElement, bytes) => onLeaves(segment.shard, firstElement, asFloats(bytes)),
+        ...(turns === undefined ? {} : { turns }),
       };
       await this.#tiers.write(
         this.location(segment.shard, 'grad'),

@@ -9,9 +9,11 @@ import { createPlanningDevice } from '../../tiers/device/create-device.js';
 import type { Device } from '../../tiers/device/device.js';
 import type { Model } from '../model/block.js';
 import { stagingBytes, type StagingShape } from '../optim/staging.js';
+import type { BlockProfile } from '../plan/block-profile.js';
 import { planMemory } from '../plan/memory-plan.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
 import type { MemoryPlan } from '../plan/placement.js';
+import { chargedBytes } from '../plan/tensor-bytes.js';
 import { checkOptions } from './check-options.js';
 import type { EngineOptions } from './engine-options.js';
 import { budgetsOf, DEFAULTS, pathsOf } from './resources.js';
@@ -33,6 +35,8 @@ export interface RowGather {
 /** A plan, and the sizes that it was made with. */
 export interface PlannedTraining {
   readonly plan: MemoryPlan;
+  /** Of all blocks, at the shapes of the example batch. */
+  readonly profiles: readonly BlockProfile[];
   /** Bytes of one activation checkpoint before block `block`. */
   readonly slotBytes: (block: number) => number;
   readonly staging: StagingShape;
@@ -74,6 +78,7 @@ export function planOn(
     hostAddressableDevice: device.capabilities.hostAddressable,
     bf16Operands: device.capabilities.bf16Operands,
     nvmePathCount: pathsOf(options).length,
+    fieldBytes: fieldBytesOf(options),
     rowGatherBytes: rowGathers.map(({ rows, columns }) => rows * columns * 4),
     optimizerStagingBytes: (depth, nvmeStates) =>
       stagingBytes({ dtype, depth, nvmeStates, maxShardLength, workers }),
@@ -81,11 +86,24 @@ export function planOn(
   const { nvmeStates, optimizerDepth: depth } = plan;
   return {
     plan,
+    profiles,
     slotBytes: (block) => profiles[block - 1]?.outputBytes ?? 0,
     staging: { dtype, nvmeStates, depth, maxShardLength },
     workers,
     rowGathers,
   };
+}
+
+/** Bytes of the fields that blocks read, each in whole cache lines. */
+function fieldBytesOf({ model, exampleBatch }: PlanningOptions): number {
+  const names = model.blocks.flatMap(({ reads = [], readsIfPresent = [] }) => [
+    ...reads,
+    ...readsIfPresent,
+  ]);
+  return [...new Set(names)].reduce(
+    (sum, name) => sum + chargedBytes(exampleBatch.fields[name]?.data.byteLength ?? 0),
+    0,
+  );
 }
 
 function rowGathersOf(options: PlanningOptions, layout: ParameterLayout): RowGather[] {

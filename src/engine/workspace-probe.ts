@@ -184,9 +184,11 @@ class Probe {
       runTiled(device, () => block.forwardTile(tile, prepared, begin.tensors, aux)),
     );
     let saved: Tensor[] = [];
+    let lossBytes = 0;
     const end = this.#bench.peak(() => {
       const result = runTiled(device, () => block.end(prepared, forward.tensors, aux));
       saved = result.saved;
+      lossBytes = result.losses.size * 4;
       return [result.losses, ...result.saved];
     });
     const backward = this.#bench.peak(() => {
@@ -211,6 +213,7 @@ class Probe {
       forwardTileBytes: forward.bytes,
       endBytes: end.bytes,
       tileBytes: bytesOf([weight]),
+      lossBytes,
       backwardTileBytes: backward.bytes,
       prepareReverseBytes: back.bytes,
     };

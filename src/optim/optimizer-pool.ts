@@ -50,6 +50,7 @@ interface PendingUpdate {
   readonly signal: AbortSignal | undefined;
   readonly resolve: (result: ShardUpdateResult) => void;
   readonly reject: (reason: unknown) => void;
+  readonly onStart: (() => void) | undefined;
   readonly onAbort: () => void;
   /** Where it runs; undefined while it waits. */
   slot: Slot | undefined;
@@ -127,10 +128,15 @@ export class OptimizerPool {
    *
    * @param signal rejects with the signal's reason: at once while the job waits, else after the
    *   tile in work
+   * @param onStart called when a thread takes the job up
    * @throws STATE_CORRUPT, IO_ERROR, IO_SHORT, NVME_FULL with state, file, offset and chunk;
    *   WORKER_FAILED when its thread died, or another's had before; ENGINE_CLOSED
    */
-  update(job: ShardUpdate, signal?: AbortSignal): Promise<ShardUpdateResult> {
+  update(
+    job: ShardUpdate,
+    signal?: AbortSignal,
+    onStart?: () => void,
+  ): Promise<ShardUpdateResult> {
     if (this.#closing !== undefined) return Promise.reject(closedError());
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
@@ -141,6 +147,7 @@ export class OptimizerPool {
         signal,
         resolve,
         reject,
+        onStart,
         onAbort: () => this.#abort(pending),
         slot: undefined,
       };
@@ -181,8 +188,10 @@ export class OptimizerPool {
   }
 
   /** Runs one job and settles it; never rejects. */
-  async #run({ job, signal, resolve, reject }: PendingUpdate, slot: Slot): Promise<void> {
+  async #run(pending: PendingUpdate, slot: Slot): Promise<void> {
+    const { job, signal, resolve, reject } = pending;
     Atomics.store(this.#cancel, slot.index, 0);
+    pending.onStart?.();
     const { index: slotIndex, staging } = slot;
     const task: UpdateTask = { job, staging, cancel: this.#cancel, slotIndex };
     try {

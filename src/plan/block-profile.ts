@@ -19,6 +19,8 @@ export interface TiledProfile {
   readonly prepareReverseBytes: number;
   /** One tile of the matrix, float32. */
   readonly tileBytes: number;
+  /** Losses of one micro-batch. */
+  readonly lossBytes: number;
 }
 
 /** What one block needs in a forward pass that keeps nothing. */

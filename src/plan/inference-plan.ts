@@ -10,7 +10,7 @@
 import { alignUp, formatBytes } from '../../core/bytes.js';
 import { SpillwayError } from '../../core/errors.js';
 import { IO_ALIGNMENT, type ComputeDtype, type Tier } from '../../core/types.js';
-import { MIN_STAGING_BUFFERS, STAGING_BUFFER_BYTES } from '../../tiers/host/staging-pool.js';
+import { MIN_STAGING, STAGING_BUFFER_BYTES } from '../../tiers/host/staging-pool.js';
 import { layoutBytes, type LayoutRequest } from '../../tiers/nvme/layout.js';
 import type { Block } from '../model/block.js';
 import type { ForwardProfile } from './block-profile.js';
@@ -71,7 +71,7 @@ export function planInference(input: InferencePlanInput): InferencePlan {
   const decisions: Decisions = {
     params: layout.groups.map(() => far),
     caches: input.blocks.map(() => 'host'),
-    stagingCount: MIN_STAGING_BUFFERS,
+    stagingCount: MIN_STAGING.read,
   };
   const fits = (): boolean => {
     const peaks = sums.peaksOf(decisions);
@@ -179,7 +179,9 @@ class InferenceSums {
   peaksOf(decisions: Decisions): Record<Tier, number> {
     const { stagingCount } = decisions;
     const logits = alignUp(this.#input.logitsBytes, IO_ALIGNMENT);
-    const fixed = stagingCount * STAGING_BUFFER_BYTES + logits;
+    // Weights pass through those of writes while they are loaded.
+    const buffers = stagingCount + MIN_STAGING.write;
+    const fixed = buffers * STAGING_BUFFER_BYTES + logits;
     return {
       device: this.#resident(decisions, 'device') + this.#deviceTransient(decisions),
       host: this.#resident(decisions, 'host') + fixed,

@@ -11,7 +11,7 @@
 import { formatBytes } from '../../core/bytes.js';
 import { SpillwayError } from '../../core/errors.js';
 import { type Tier } from '../../core/types.js';
-import { MIN_STAGING_BUFFERS } from '../../tiers/host/staging-pool.js';
+import { MIN_STAGING } from '../../tiers/host/staging-pool.js';
 import { PeakBytes, type Decisions } from './peak-bytes.js';
 import type { MemoryPlan, MemoryPlanInput, OffloadDevice, MicroBatchOrder } from './placement.js';
 
@@ -51,7 +51,13 @@ function farthest(input: MemoryPlanInput, planner: PeakBytes): Decisions {
       block === 0 ? [] : Array.from({ length: planner.slotCount }, () => far),
     ),
     accumulatorTiers: planner.accumulators.map(() => far),
-    stagingCount: MIN_STAGING_BUFFERS,
+    paramSlots: 1,
+    activationSlots: planner.leastActivationSlots,
+    tileSlots: 1,
+    tilesApart: false,
+    spillLag: 0,
+    stagingCount: MIN_STAGING.read,
+    spillStagingCount: MIN_STAGING.write,
     optimizerDepth: 1,
   };
 }
@@ -172,6 +178,15 @@ function planInOrder(input: MemoryPlanInput): Omit<MemoryPlan, 'minimumBytes'> |
     undo();
     return false;
   };
+  /** Takes the first of some changes that fits. */
+  const choose = (...changes: readonly Partial<Decisions>[]): boolean =>
+    changes.some((change) => {
+      const before = { ...decisions };
+      return attempt(
+        () => Object.assign(decisions, change),
+        () => Object.assign(decisions, before),
+      );
+    });
   const attemptTier = <K extends string | number>(
     holder: Record<K, Tier>,
     key: K,
@@ -190,28 +205,19 @@ function planInOrder(input: MemoryPlanInput): Omit<MemoryPlan, 'minimumBytes'> |
     }
   };
 
-  for (const count of [8, 4]) {
-    const before = decisions.stagingCount;
-    if (
-      attempt(
-        () => (decisions.stagingCount = count),
-        () => (decisions.stagingCount = before),
-      )
-    )
-      break;
-  }
-  attempt(
-    () => (decisions.optimizerDepth = 2),
-    () => (decisions.optimizerDepth = 1),
+  // What lets transfers run beside compute comes first: it costs little and hides much.
+  choose({ stagingCount: 4, spillStagingCount: 4 }, { stagingCount: 2, spillStagingCount: 3 });
+  choose(
+    { paramSlots: 2, spillLag: 1, tileSlots: 2 },
+    { paramSlots: 2, tileSlots: 2 },
+    { paramSlots: 2 },
   );
+  choose({ activationSlots: planner.leastActivationSlots + 1 });
+  choose({ tilesApart: true, tileSlots: 2 }, { tileSlots: 2 });
+  choose({ paramSlots: Math.max(3, decisions.paramSlots) });
+  choose({ optimizerDepth: 2 });
   for (let wave = planner.slotCount; wave > 1; wave -= 1) {
-    if (
-      attempt(
-        () => (decisions.headWave = wave),
-        () => (decisions.headWave = 1),
-      )
-    )
-      break;
+    if (choose({ headWave: wave })) break;
   }
   const near: readonly Tier[] = ['device', 'host'];
   // The newest activation checkpoints are used first.
@@ -225,13 +231,17 @@ function planInOrder(input: MemoryPlanInput): Omit<MemoryPlan, 'minimumBytes'> |
   }
   if (input.offloadParam === 'auto') {
     const tiers: readonly Tier[] = input.hostAddressableDevice ? near : ['host'];
-    for (const homes of decisions.homes) attemptTier(homes, 'param', tiers);
+    for (const homes of spread(decisions.homes)) attemptTier(homes, 'param', tiers);
   }
   if (input.offloadOptimizer === 'auto' || input.offloadOptimizer === 'nvme') {
     for (const homes of decisions.homes) attemptTier(homes, 'grad', ['host']);
   }
   if (input.offloadOptimizer === 'auto') {
     for (const homes of decisions.homes) attemptTier(homes, 'optimizer', ['host']);
+  }
+  const dense = input.blocks.filter((block) => block.kind === 'dense').length;
+  for (let slots = decisions.paramSlots + 1; slots <= dense; slots += 1) {
+    if (!choose({ paramSlots: slots })) break;
   }
   return {
     order: input.order,
@@ -242,10 +252,26 @@ function planInOrder(input: MemoryPlanInput): Omit<MemoryPlan, 'minimumBytes'> |
       ...use,
       tier: decisions.accumulatorTiers[index] ?? 'host',
     })),
+    region: planner.regionOf(decisions),
+    spillLag: decisions.spillLag,
     stagingCount: decisions.stagingCount,
+    spillStagingCount: decisions.spillStagingCount,
     optimizerDepth: decisions.optimizerDepth,
     nvmeStates: planner.nvmeStates(decisions),
     peakBytes: planner.peaksOf(decisions),
     nvmeRequest: planner.nvmeRequest(decisions),
   };
+}
+
+/** The items in an order that spreads evenly over them, whatever number is taken: first to last by
+ * bit-reversed position. */
+function spread<T>(items: readonly T[]): T[] {
+  const bits = Math.ceil(Math.log2(Math.max(2, items.length)));
+  const reversed = (index: number): number => {
+    let result = 0;
+    for (let bit = 0; bit < bits; bit += 1) if (index & (1 << bit)) result |= 1 << (bits - 1 - bit);
+    return result;
+  };
+  const places = Array.from({ length: 2 ** bits }, (_, index) => reversed(index));
+  return places.flatMap((place) => (place < items.length ? [items[place]!] : []));
 }

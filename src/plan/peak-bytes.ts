@@ -22,8 +22,10 @@ import {
   type MemoryPlanInput,
   type UseAccumulator,
 } from './placement.js';
-import type { ParamAddress, ParameterGroup } from './parameter-layout.js';
-import { chargedBytes, keepsBfloat16, tensorBytes } from './tensor-bytes.js';
+import type { ParameterGroup } from './parameter-layout.js';
+import { packParams, wholeParams } from './packed-params.js';
+import type { RegionPlan } from './step-plan.js';
+import { chargedBytes, tensorBytes } from './tensor-bytes.js';
 
 /** What the planner decides step by step. */
 export interface Decisions {
@@ -31,7 +33,15 @@ export interface Decisions {
   homes: GroupHomes[];
   activationTiers: Tier[][];
   accumulatorTiers: Tier[];
+  /** Slots of the region, by kind; see RegionPlan. */
+  paramSlots: number;
+  activationSlots: number;
+  tileSlots: number;
+  /** Whether tiles of the head have memory of their own, so that parameters stay for backward. */
+  tilesApart: boolean;
+  spillLag: 0 | 1;
   stagingCount: number;
+  spillStagingCount: number;
   optimizerDepth: StagingDepth;
 }
 
@@ -67,7 +77,10 @@ export class PeakBytes {
 
   peaksOf(decisions: Decisions): Record<Tier, number> {
     return {
-      device: this.#resident(decisions, 'device') + this.#deviceTransient(decisions),
+      device:
+        this.#resident(decisions, 'device') +
+        alignUp(this.regionOf(decisions).byteLength, IO_ALIGNMENT) +
+        this.#deviceTransient(decisions),
       host: this.#resident(decisions, 'host') + this.#hostFixed(decisions),
       nvme: layoutBytes(this.nvmeRequest(decisions)),
     };
@@ -164,62 +177,134 @@ export class PeakBytes {
       0,
     );
     return (
-      decisions.stagingCount * STAGING_BUFFER_BYTES +
+      (decisions.stagingCount + decisions.spillStagingCount) * STAGING_BUFFER_BYTES +
       optimizerStagingBytes(decisions.optimizerDepth, this.nvmeStates(decisions)) +
       rows
     );
   }
 
+  /** The region that these decisions make. */
+  regionOf(decisions: Decisions): RegionPlan {
+    const { blocks } = this.#input;
+    const packed = blocks.map((block) => this.#packedBytes(decisions, block));
+    const dense = packed.filter((_, index) => blocks[index]?.kind === 'dense');
+    const paramSlotBytes = maxOf(dense);
+    const paramSlots = paramSlotBytes === 0 ? 0 : decisions.paramSlots;
+    const paramBytes = paramSlots * paramSlotBytes;
+    const head = blocks.at(-1);
+    const isTiled = head?.kind === 'tiled';
+    const headBytes = isTiled ? (packed.at(-1) ?? 0) : 0;
+    const tileSlotBytes = isTiled ? (this.#input.profiles.at(-1)?.tiled?.tileBytes ?? 0) : 0;
+    const tileSlots = isTiled ? decisions.tileSlots : 0;
+    const tileArea = headBytes + tileSlots * tileSlotBytes;
+    const headOffset = decisions.tilesApart ? paramBytes : 0;
+    const activationOffset = decisions.tilesApart
+      ? paramBytes + tileArea
+      : Math.max(paramBytes, tileArea);
+    const activationSlotBytes = this.#activationSlotBytes(decisions);
+    const activationSlots = activationSlotBytes === 0 ? 0 : decisions.activationSlots;
+    return {
+      paramSlots,
+      paramSlotBytes,
+      activationSlots,
+      activationSlotBytes,
+      activationOffset,
+      tileSlots,
+      tileSlotBytes,
+      tileOffset: headOffset + headBytes,
+      headOffset,
+      byteLength: activationOffset + activationSlots * activationSlotBytes,
+    };
+  }
+
+  /** Fewest activation slots: a reverse pass in vertical order fetches an input and a gradient. */
+  get leastActivationSlots(): number {
+    return this.slotCount > 1 ? 2 : 1;
+  }
+
+  #packedBytes(decisions: Decisions, block: Block): number {
+    const { layout, dtype, bf16Operands } = this.#input;
+    return packParams(block, { layout, homes: decisions.homes, dtype, bf16Operands }).byteLength;
+  }
+
+  /** What the largest fetch of rows, or of an activation that is away from the device, takes. */
+  #activationSlotBytes(decisions: Decisions): number {
+    const { blocks, profiles } = this.#input;
+    const rows = blocks[0]?.kind === 'row' ? profileAt(profiles, 0).rowBytes : 0;
+    const away = decisions.activationTiers.map((tiers, block) =>
+      tiers.some((tier) => tier !== 'device') ? chargedBytes(this.slotBytes(block)) : 0,
+    );
+    return maxOf([rows, ...away]);
+  }
+
+  /** What is on the device besides region and residents, at most: the training step's operations,
+   * or a forward pass that loads what it needs itself (evaluation). */
   #deviceTransient(decisions: Decisions): number {
-    return maxOf(
-      this.#input.blocks.map((block, index) =>
-        block.kind === 'tiled'
-          ? this.#tiledTransient(decisions, index)
-          : this.#blockTransient(decisions, block, index),
-      ),
+    const { blocks } = this.#input;
+    const needs = blocks.map((block, index) =>
+      block.kind === 'tiled'
+        ? this.#tiledTransient(decisions, index)
+        : this.#blockTransient(decisions, block, index),
+    );
+    const { microBatchCount, fieldBytes } = this.#input;
+    return maxOf(needs) + this.#lossBytes() + microBatchCount * fieldBytes;
+  }
+
+  /** Losses wait on the device for a few operations. */
+  #lossBytes(): number {
+    const last = this.#input.profiles.at(-1);
+    return (
+      this.#input.microBatchCount * chargedBytes(last?.tiled?.lossBytes ?? last?.outputBytes ?? 0)
     );
   }
 
-  /** Bytes of the parameters that a block loads whole, and of the largest and all gradients. */
-  #wholeParams(
-    decisions: Decisions,
-    block: Block,
-  ): { loaded: number; grads: number; largest: number } {
-    const { layout, dtype, bf16Operands } = this.#input;
-    if (block.kind === 'row') return { loaded: 0, grads: 0, largest: 0 };
-    const addresses = block.uses
-      .filter((name) => block.kind !== 'tiled' || name !== block.tiledParam)
-      .flatMap((name) => layout.params.get(name) ?? []);
-    const isAliased = (param: ParamAddress): boolean =>
-      dtype === 'float32' && homesAt(decisions, param.group).param === 'device';
-    const sum = (some: readonly ParamAddress[]): number =>
-      some.reduce((bytes, param) => bytes + tensorBytes(param.length), 0);
-    const trainable = addresses.filter((param) => param.spec.trainable !== false);
-    return {
-      loaded: addresses
-        .filter((param) => !isAliased(param))
-        .reduce((bytes, { length, spec }) => {
-          const isHalf = keepsBfloat16(spec.shape, dtype, bf16Operands);
-          return bytes + (isHalf ? chargedBytes(length * 2) : tensorBytes(length));
-        }, 0),
-      grads: sum(trainable),
-      largest: maxOf(trainable.map((param) => tensorBytes(param.length))),
-    };
+  /** Whether activations pass from block to block on the device. */
+  get #carries(): boolean {
+    return this.slotCount === 1;
+  }
+
+  /** Bytes of the gradients of a block's whole parameters, and of the largest. */
+  #gradientBytes(block: Block): { grads: number; largest: number } {
+    const { layout } = this.#input;
+    const trainable = wholeParams(block)
+      .flatMap((name) => layout.params.get(name) ?? [])
+      .filter((param) => param.spec.trainable !== false)
+      .map((param) => tensorBytes(param.length));
+    return { grads: trainable.reduce((sum, bytes) => sum + bytes, 0), largest: maxOf(trainable) };
+  }
+
+  /** What an operation of the reverse pass leaves for the next one to free. */
+  #lingering(decisions: Decisions, index: number): number {
+    if (decisions.spillLag === 0) return 0;
+    const { blocks } = this.#input;
+    const after = blocks[index + 1];
+    if (after === undefined) return 0;
+    const activation = chargedBytes(this.slotBytes(index + 1));
+    return this.#gradientBytes(after).grads + (this.#carries ? 0 : 2 * activation);
   }
 
   #blockTransient(decisions: Decisions, block: Block, index: number): number {
     const profile = profileAt(this.#input.profiles, index);
-    const params = this.#wholeParams(decisions, block);
+    const { grads, largest } = this.#gradientBytes(block);
     const input = chargedBytes(this.slotBytes(index));
-    const loaded = params.loaded + profile.widenedBytes;
-    const held = loaded + profile.fieldBytes + profile.rowBytes + input;
-    const forward = held + profile.forwardBytes;
-    // In vertical order the sum of the micro-batches' gradients is on the device as well.
-    const sums = this.slotCount > 1 ? params.grads : 0;
-    const adding = this.slotCount > 1 ? 2 * params.grads + params.largest + input : 0;
-    // The output's gradient; in the last block its losses, which live until they are summed.
     const output = chargedBytes(profile.outputBytes);
-    return Math.max(forward, held + output + Math.max(profile.reverseBytes + sums, adding));
+    // An output (or a gradient) that only views what was fetched is copied.
+    const copied = profile.forwardBytes < profile.outputBytes ? output : 0;
+    const held = copied + profile.widenedBytes;
+    const late = decisions.spillLag;
+    // Carried: the input, and with a lag the one before. Else outputs on their way to their home.
+    const forward = held + (this.#carries ? (1 + late) * input : late * output);
+    const fetched = this.#packedBytes(decisions, block) + profile.rowBytes + profile.fieldBytes;
+    const evaluated = held + fetched + input;
+    const sums = this.slotCount > 1 ? grads : 0;
+    const adding = this.slotCount > 1 ? 2 * grads + largest + input : 0;
+    // The output's gradient, where it is not in the region; in the last block, its losses.
+    const reverse = held + output + Math.max(profile.reverseBytes + sums, adding);
+    return Math.max(
+      forward + profile.forwardBytes,
+      evaluated + profile.forwardBytes,
+      reverse + this.#lingering(decisions, index),
+    );
   }
 
   #tiledTransient(decisions: Decisions, index: number): number {
@@ -227,24 +312,29 @@ export class PeakBytes {
     const { tiled } = profile;
     const block = this.#input.blocks[index];
     if (tiled === undefined || block?.kind !== 'tiled') return 0;
-    const params = this.#wholeParams(decisions, block);
+    const { grads, largest } = this.#gradientBytes(block);
     const wave = decisions.headWave;
+    const late = decisions.spillLag;
     const input = chargedBytes(this.slotBytes(index));
-    const perMicroBatch = profile.fieldBytes + 2 * tiled.preparedBytes + tiled.carryBytes;
-    const held = params.loaded + profile.widenedBytes + wave * perMicroBatch;
-    const sumTile = wave > 1 ? 2 * tiled.tileBytes : 0;
-    const sumWhole = wave > 1 ? params.grads + params.largest : 0;
+    const perMicroBatch = 2 * tiled.preparedBytes + tiled.carryBytes;
+    const held = profile.widenedBytes + wave * perMicroBatch;
+    const sumTile = (wave > 1 ? 2 : 1) * tiled.tileBytes;
+    const sumWhole = wave > 1 ? grads + largest : 0;
     // From the second tile on, its part of the gradient is added to that of the tiles before.
     const rows = this.#input.layout.params.get(block.tiledParam)?.spec.shape[0] ?? 0;
     const adding = rows > block.tileRows ? tiled.tileBytes + 2 * tiled.preparedBytes : 0;
+    const carried = this.#carries ? (1 + late) * input : late * 2 * input;
+    const fetched = this.#packedBytes(decisions, block) + profile.fieldBytes + tiled.tileBytes;
+    const evaluated = fetched + input;
     return (
       held +
       maxOf([
-        input + tiled.prepareBytes,
-        tiled.tileBytes + tiled.forwardTileBytes,
+        carried + tiled.prepareBytes,
+        carried + tiled.forwardTileBytes,
         tiled.endBytes,
-        tiled.tileBytes + Math.max(tiled.backwardTileBytes, adding) + sumTile,
-        input + tiled.prepareReverseBytes + sumWhole,
+        Math.max(tiled.backwardTileBytes, adding) + sumTile + late * tiled.tileBytes,
+        input + tiled.prepareReverseBytes + sumWhole + late * (tiled.tileBytes + grads + input),
+        evaluated + Math.max(tiled.prepareBytes, tiled.forwardTileBytes, tiled.endBytes),
       ])
     );
   }

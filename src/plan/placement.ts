@@ -7,6 +7,7 @@ import type { Block } from '../model/block.js';
 import type { StagingDepth } from '../optim/staging.js';
 import type { BlockProfile } from './block-profile.js';
 import type { ParamAddress, ParameterGroup, ParameterLayout } from './parameter-layout.js';
+import type { RegionPlan } from './step-plan.js';
 
 export type MicroBatchOrder = 'vertical' | 'horizontal';
 
@@ -43,6 +44,8 @@ export interface MemoryPlanInput {
   readonly bf16Operands: boolean;
   /** Number of NVMe paths; 0 when there is none. */
   readonly nvmePathCount: number;
+  /** Bytes of the batch fields that blocks read on the device, of one micro-batch. */
+  readonly fieldBytes: number;
   /** Rows x columns x 4 of each row gather, at the largest batch. */
   readonly rowGatherBytes: readonly number[];
   /** Host bytes that the optimizer pool leases. */
@@ -57,7 +60,12 @@ export interface MemoryPlan {
   /** Micro-batches whose head passes share one reading of the tiles. */
   readonly headWave: number;
   readonly useAccumulators: readonly (UseAccumulator & { readonly tier: Tier })[];
+  /** Where the device's region puts what is fetched. */
+  readonly region: RegionPlan;
+  /** See `StepInput.spillLag`. */
+  readonly spillLag: 0 | 1;
   readonly stagingCount: number;
+  readonly spillStagingCount: number;
   readonly optimizerDepth: StagingDepth;
   /** States of which some trainable shard is on NVMe. */
   readonly nvmeStates: readonly StateName[];

@@ -215,7 +215,10 @@ it.runIf(DEVICES.includes('native'))(
       return neededDeviceBytes;
     };
     const matrixBytes = 64 * 64 * 4;
-    expect((await needed('float32')) - (await needed('bfloat16'))).toBe(matrixBytes / 2);
+    const saved = (await needed('float32')) - (await needed('bfloat16'));
+    expect(saved).toBeGreaterThanOrEqual(matrixBytes / 2);
+    // The slot of the region is rounded up to whole pages.
+    expect(saved).toBeLessThan(matrixBytes / 2 + 2 * 4096);
     // The copy that the addition needs is in the plan.
     expect(await needed('bfloat16', 0.5)).toBeGreaterThan(await needed('float32', 0.5));
   },

@@ -193,7 +193,6 @@ describe('the comparison notices', () => {
   });
 
   it("one micro-batch's gradient that is dropped", async () => {
-    const resident = await run('gpt2-tiny', RESIDENT, 2);
     const write = originalOf(GradientWriter.prototype, 'writeDense');
     let calls = 0;
     vi.spyOn(GradientWriter.prototype, 'writeDense').mockImplementation(async function (
@@ -201,12 +200,13 @@ describe('the comparison notices', () => {
       block,
       gradients,
       first,
+      turns,
     ) {
       calls += first ? 0 : 1;
-      if (first || calls !== 2) await write.call(this, block, gradients, first);
+      if (first || calls !== 2) await write.call(this, block, gradients, first, turns);
     });
-    const mutated = await run('gpt2-tiny', horizontal, 2);
+    // By the bytes that did not move; the weights would differ as well.
+    await expect(run('gpt2-tiny', horizontal, 2)).rejects.toThrow();
     expect(calls).toBeGreaterThan(2);
-    expect(() => expectSameBits(mutated, resident)).toThrow();
   });
 });

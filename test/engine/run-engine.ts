@@ -5,11 +5,14 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { expect } from 'vitest';
+import { LINKS } from '../../core/types.js';
 import { loadPretrained } from '../../src/checkpoint/load-pretrained.js';
 import { Engine } from '../../src/engine/engine.js';
 import type { EngineOptions } from '../../src/engine/engine-options.js';
 import type { MicroBatch, Model } from '../../src/model/block.js';
 import { languageModelBatch } from '../../src/model/language-model-batch.js';
+import { bytesPerLink } from '../../src/plan/step-plan.js';
 import { availableDevices } from '../../tiers/device/create-device.js';
 import type { Reference, StoredBatch } from '../model/fixture-model.js';
 
@@ -73,12 +76,26 @@ export async function runSteps(
   try {
     const losses: number[] = [];
     const gradNorms: number[] = [];
+    const planned = engine.bytesMoved;
+    let devicePeak = 0;
     for (const [index, batches] of steps.entries()) {
+      const moved = bytesPerLink(engine.stepPlan(batches));
+      for (const link of LINKS) planned[link] += moved[link];
+      const peaks = await engine.devicePeaks(batches);
+      devicePeak = Math.max(devicePeak, ...Object.values(peaks ?? {}));
       const learningRate = learningRates[index];
       const result = await engine.step(batches, learningRate === undefined ? {} : { learningRate });
       losses.push(result.loss);
       gradNorms.push(result.gradNorm);
     }
+    await engine.drain();
+    // The native device's plan knows every shape; the cpu device's, only the largest.
+    if (engine.deviceName === 'native') {
+      expect(engine.bytesMoved).toEqual(planned);
+      expect(engine.peakBytes.device).toBe(devicePeak);
+    }
+    const { host, nvme } = engine.plan.peakBytes;
+    expect(engine.peakBytes).toMatchObject({ host, nvme });
     const weights: Record<string, Float32Array> = {};
     for (const spec of model.blocks.flatMap((block) => block.owns)) {
       weights[spec.name] = await engine.readParameter(spec.name);

@@ -1,11 +1,7 @@
 // Goal: staging buffers are lent whole requests at a time, in order, and all come back.
 import { expect, it } from 'vitest';
 import { HostPool } from '../../tiers/host/host-pool.js';
-import {
-  MIN_STAGING_BUFFERS,
-  STAGING_BUFFER_BYTES,
-  StagingPool,
-} from '../../tiers/host/staging-pool.js';
+import { STAGING_BUFFER_BYTES, StagingPool } from '../../tiers/host/staging-pool.js';
 
 const arena = (count: number): HostPool =>
   HostPool.create({ budgetBytes: count * STAGING_BUFFER_BYTES });
@@ -28,13 +24,13 @@ it('serves waiters in order, and a later small request does not overtake a large
 });
 
 it('refuses who waits when it is disposed, and gives its memory back', async () => {
-  const host = arena(MIN_STAGING_BUFFERS);
-  const pool = new StagingPool(host, MIN_STAGING_BUFFERS);
-  const loan = await pool.acquire(MIN_STAGING_BUFFERS);
+  const host = arena(3);
+  const pool = new StagingPool(host, 3);
+  const loan = await pool.acquire(3);
   const waiting = pool.acquire(1);
   loan.release();
   (await waiting).release();
-  await pool.acquire(MIN_STAGING_BUFFERS);
+  await pool.acquire(3);
   const refused = pool.acquire(1);
   pool.dispose();
   pool.dispose();

@@ -122,6 +122,7 @@ export class CpuDevice implements Device {
 
   reserve(byteLength: number, label: string): DeviceRegion {
     this.#assertOpen();
+    if (byteLength === 0) return emptyRegion();
     const lease = this.arena.lease(byteLength, label);
     const { buffer, byteOffset: start } = lease.bytes;
     return {
@@ -139,6 +140,15 @@ export class CpuDevice implements Device {
       },
       dispose: () => lease.dispose(),
     };
+  }
+
+  own(tensor: Tensor): Tensor {
+    const values = this.run(() => this.#backend.readSync(tensor.dataId)) as tf.TypedArray;
+    // The arena's memory is shared with other threads; tfjs's own never is.
+    if (!(values.buffer instanceof SharedArrayBuffer)) return tensor;
+    const copy = this.run(() => tf.mul(tensor, 1));
+    tensor.dispose();
+    return copy;
   }
 
   async computed(): Promise<void> {
@@ -207,6 +217,19 @@ export class CpuDevice implements Device {
     if (!this.#disposed) return;
     throw new SpillwayError('ENGINE_CLOSED', 'the device was disposed; create another one');
   }
+}
+
+/** A region in which nothing has a place. */
+function emptyRegion(): DeviceRegion {
+  const refuse = (): never => {
+    throw new SpillwayError('INTERNAL', 'the region is empty');
+  };
+  return {
+    byteLength: 0,
+    write: async () => refuse(),
+    view: refuse,
+    dispose: () => undefined,
+  };
 }
 
 function assertSize(length: number, shape: readonly number[]): void {

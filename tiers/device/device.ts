@@ -107,6 +107,11 @@ export interface Device {
   beginUpload(shape: readonly number[], label: string, options?: UploadOptions): TensorUpload;
   /** Reserves memory for the life of the region. @throws DEVICE_OUT_OF_MEMORY */
   reserve(byteLength: number, label: string): DeviceRegion;
+  /**
+   * `tensor`, or a copy of it where its memory is not its own: a view of a region or of a lease, or
+   * a reshaped one. Consumes it then.
+   */
+  own(tensor: Tensor): Tensor;
   /** Resolves once every kernel that was launched until now has run. */
   computed(): Promise<void>;
   /** Copies a whole float32 or int32 array into a new tensor. */

@@ -12,8 +12,9 @@ import type { MemoryArena, MemoryLease } from './host-buffer.js';
 /** Bytes of one staging buffer: a chunk of float32. */
 export const STAGING_BUFFER_BYTES = CHUNK_ELEMENTS * 4;
 
-/** Adding a sum that is on NVMe to one that is: the old chunk, the added one and the one read. */
-export const MIN_STAGING_BUFFERS = 3;
+/** Fewest buffers of a pool. Reads: one, beside those of writes. Writes: adding to what is on NVMe
+ * takes the old chunk and the added one. */
+export const MIN_STAGING = { read: 1, write: 2 } as const;
 
 /** Buffers lent by the pool; `release` gives them back and is idempotent. */
 export interface StagingLoan {
@@ -36,7 +37,7 @@ export class StagingPool {
 
   /** @throws HOST_OUT_OF_MEMORY when the arena has no room for `count` buffers */
   constructor(arena: MemoryArena, count: number) {
-    assert(count >= MIN_STAGING_BUFFERS, 'there are enough staging buffers', { count });
+    assert(count >= 1, 'there are staging buffers', { count });
     this.count = count;
     this.#leases = [];
     try {

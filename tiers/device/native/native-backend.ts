@@ -148,6 +148,11 @@ export class NativeBackend extends tf.KernelBackend {
     return this.#insert({ storage, address, length, dtype, isBfloat16, refCount: 1 });
   }
 
+  /** Whether the elements lie in memory that the arena does not own. */
+  isBorrowed(dataId: object): boolean {
+    return this.#entry(dataId).storage.chargedBytes === undefined;
+  }
+
   /** Copies `target.length` elements, from element `offset` of a tensor's entry on. */
   download(dataId: object, offset: number, target: NativeArray): Promise<void> {
     const { storage, address } = this.#plain(this.#entry(dataId));

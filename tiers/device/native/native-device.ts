@@ -150,9 +150,10 @@ export class NativeDevice implements Device {
 
   reserve(byteLength: number, label: string): DeviceRegion {
     this.#assertOpen();
-    // The meta device has addresses and charges, but no bytes.
-    const lease = this.name === 'meta' ? this.#charge(byteLength, label) : undefined;
-    const memory = lease === undefined ? this.arena.lease(byteLength, label) : undefined;
+    // The meta device has addresses and charges, but no bytes; nor has an empty region.
+    const isVirtual = this.name === 'meta' || byteLength === 0;
+    const lease = isVirtual ? this.#charge(byteLength, label) : undefined;
+    const memory = isVirtual ? undefined : this.arena.lease(byteLength, label);
     const { arena, queues } = this.#backend;
     const address = memory === undefined ? queues.baseAddress : native()!.slabAddress(memory.bytes);
     return {
@@ -174,6 +175,13 @@ export class NativeDevice implements Device {
       },
       dispose: () => (lease ?? memory)?.dispose(),
     };
+  }
+
+  own(tensor: Tensor): Tensor {
+    if (!this.#backend.isBorrowed(tensor.dataId)) return tensor;
+    const copy = this.run(() => tf.mul(tensor, 1));
+    tensor.dispose();
+    return copy;
   }
 
   computed(): Promise<void> {

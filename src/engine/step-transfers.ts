@@ -1,0 +1,164 @@
+/**
+ * @file Carries out the transfers of a step plan: between the device, host memory and NVMe.
+ */
+import { assert } from '../../core/errors.js';
+import type { DeviceRegion } from '../../tiers/device/device.js';
+import type { TierManager, Turns } from '../../tiers/tier-manager.js';
+import type { Block, BlockAux, RowBlock, TiledBlock } from '../model/block.js';
+import type { PackedParams } from '../plan/packed-params.js';
+import type { MemoryPlan } from '../plan/placement.js';
+import type { ParameterLayout } from '../plan/parameter-layout.js';
+import type { Transfer } from '../plan/step-plan.js';
+import type { ActivationStore } from './activation-store.js';
+import { rowBytes, type ComputeRunner } from './compute-runner.js';
+import type { GradientWriter } from './gradient-writer.js';
+import type { LossSum } from './loss-sum.js';
+import type { ParameterLoader } from './parameter-loader.js';
+import type { RowGradients } from './row-gradients.js';
+
+/** What transfers work with; the engine owns all of it. */
+export interface TransferParts {
+  readonly blocks: readonly Block[];
+  readonly layout: ParameterLayout;
+  readonly plan: MemoryPlan;
+  readonly packed: readonly PackedParams[];
+  readonly tiers: TierManager;
+  readonly region: DeviceRegion;
+  readonly loader: ParameterLoader;
+  readonly writer: GradientWriter;
+  readonly activations: ActivationStore;
+  readonly rows: ReadonlyMap<string, RowGradients>;
+  readonly compute: ComputeRunner;
+}
+
+/** What belongs to one step. */
+export interface StepContext {
+  /** One-based number of the optimizer step. */
+  readonly step: number;
+  readonly aux: readonly BlockAux[];
+  readonly losses: LossSum;
+  /** Shape of the input of a block for a micro-batch. */
+  readonly inputShape: (block: number, microBatch: number) => readonly number[];
+}
+
+export class StepTransfers {
+  readonly #parts: TransferParts;
+
+  constructor(parts: TransferParts) {
+    this.#parts = parts;
+  }
+
+  /** Runs one transfer to its end. @throws what moving bytes throws; NON_FINITE for losses */
+  async run(action: Transfer, step: StepContext, turns: Turns): Promise<void> {
+    const { writer, compute, tiers, rows, blocks } = this.#parts;
+    switch (action.kind) {
+      case 'fetch-params':
+      case 'fetch-rows':
+      case 'fetch-tile':
+      case 'fetch-activation':
+        return this.#fetch(action, step, turns);
+      case 'spill-activation': {
+        const tensor = compute.activation(action.operation);
+        const slot = this.#slotOf(action.microBatch);
+        return this.#parts.activations.spill(action.block, slot, tensor, turns);
+      }
+      case 'write-gradients': {
+        const gradients = compute.gradients(action.operation);
+        return writer.writeDense(action.block, gradients, action.first, turns);
+      }
+      case 'write-tile': {
+        const block = this.#tiled();
+        const gradient = compute.tileGradient(action.operation);
+        const firstRow = action.tile * block.tileRows;
+        const index = blocks.length - 1;
+        return writer.writeTile(index, block.tiledParam, firstRow, gradient, action.first, turns);
+      }
+      case 'add-rows':
+        return this.#addRows(action, step, turns);
+      case 'write-rows': {
+        const sum = rows.get(action.param);
+        assert(sum !== undefined, 'a trained table has row gradients');
+        return writer.writeRows(action.param, sum, turns);
+      }
+      case 'merge-uses':
+        return writer.mergeUses(action.param, turns);
+      case 'losses':
+        return step.losses.add(tiers, compute.losses(action.operation), turns);
+      default:
+        return action satisfies never;
+    }
+  }
+
+  async #fetch(
+    action: Extract<Transfer, { offset: number }>,
+    step: StepContext,
+    turns: Turns,
+  ): Promise<void> {
+    const { loader, region, packed, layout, activations } = this.#parts;
+    switch (action.kind) {
+      case 'fetch-params':
+        return loader.fetchParams(packed[action.block]!, region, action.offset, turns);
+      case 'fetch-rows': {
+        let offset = action.offset;
+        for (const gather of this.#rowBlock().gathers) {
+          const { param } = gather;
+          const wanted = gather.indices(step.aux[action.microBatch]!.fields);
+          await loader.fetchRows(param, wanted, region, offset, turns);
+          offset += rowBytes(wanted.length, layout.params.get(param)!.spec.shape[1]!);
+        }
+        return;
+      }
+      case 'fetch-tile': {
+        const { tiledParam, tileRows } = this.#tiled();
+        const [rows, columns] = layout.params.get(tiledParam)!.spec.shape as [number, number];
+        const firstRow = action.tile * tileRows;
+        const count = Math.min(tileRows, rows - firstRow) * columns;
+        const start = firstRow * columns;
+        return loader.fetchRange(tiledParam, start, count, region, action.offset, turns);
+      }
+      case 'fetch-activation': {
+        const { block, microBatch, offset } = action;
+        const shape = step.inputShape(block, microBatch);
+        const length = shape.reduce((product, size) => product * size, 1);
+        const slot = this.#slotOf(microBatch);
+        return activations.fetch(block, slot, length, region, offset, turns);
+      }
+      default:
+        return action satisfies never;
+    }
+  }
+
+  async #addRows(
+    { microBatch, operation }: Extract<Transfer, { kind: 'add-rows' }>,
+    step: StepContext,
+    turns: Turns,
+  ): Promise<void> {
+    const { compute, rows, tiers } = this.#parts;
+    const gradients = compute.gradients(operation);
+    for (const gather of this.#rowBlock().gathers) {
+      const sum = rows.get(gather.param);
+      const gradient = gradients[gather.param];
+      if (sum === undefined || gradient === undefined) continue;
+      await sum.addMicroBatch(gather.indices(step.aux[microBatch]!.fields), (offset, target) =>
+        tiers.download(gradient, offset, target, turns),
+      );
+    }
+  }
+
+  /** Place of a micro-batch's activations: its number in vertical order, the only one otherwise. */
+  #slotOf(microBatch: number): number {
+    return this.#parts.plan.order === 'vertical' ? microBatch : 0;
+  }
+
+  #rowBlock(): RowBlock {
+    const block = this.#parts.blocks[0];
+    assert(block?.kind === 'row', 'rows belong to a row block');
+    return block;
+  }
+
+  #tiled(): TiledBlock {
+    const block = this.#parts.blocks.at(-1);
+    assert(block?.kind === 'tiled', 'tiles belong to a tiled block');
+    return block;
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * @file What a range of a stored state costs on the links: whole, padded chunks on NVMe, elements
+ * on the device's link. Mirrors `TierManager.read` and `.write`; a test compares the two.
+ */
+import { alignUp } from '../../core/bytes.js';
+import { CHUNK_ELEMENTS, IO_ALIGNMENT, type StateName } from '../../core/types.js';
+import { homeOf, stateType, type MemoryPlan } from './placement.js';
+import { segmentsOf, type ParamAddress, type ParameterGroup } from './parameter-layout.js';
+import type { ComputeDtype } from '../../core/types.js';
+
+/** Bytes that a write moves on NVMe. */
+export interface WriteBytes {
+  readonly read: number;
+  readonly written: number;
+}
+
+/** NVMe bytes of reading elements `start … start + count` of a state of `total` elements. */
+export function chunkBytes(
+  total: number,
+  elementBytes: number,
+  start: number,
+  count: number,
+): number {
+  return sumChunks(total, elementBytes, start, count, () => true);
+}
+
+/**
+ * NVMe bytes of writing that range.
+ *
+ * @param add each chunk is read first; else only those that the range covers in part, unless
+ *   `preserve` is false
+ */
+export function writeBytes(
+  total: number,
+  elementBytes: number,
+  start: number,
+  count: number,
+  { add, preserve = true }: { add: boolean; preserve?: boolean },
+): WriteBytes {
+  const read = sumChunks(
+    total,
+    elementBytes,
+    start,
+    count,
+    (isPartial) => add || (isPartial && preserve),
+  );
+  return { read, written: chunkBytes(total, elementBytes, start, count) };
+}
+
+function sumChunks(
+  total: number,
+  elementBytes: number,
+  start: number,
+  count: number,
+  wanted: (isPartial: boolean) => boolean,
+): number {
+  let sum = 0;
+  for (let position = start; position < start + count;) {
+    const first = Math.floor(position / CHUNK_ELEMENTS) * CHUNK_ELEMENTS;
+    const length = Math.min(CHUNK_ELEMENTS, total - first);
+    const end = Math.min(start + count, first + length);
+    if (wanted(position > first || end < first + length)) {
+      sum += alignUp(length * elementBytes, IO_ALIGNMENT);
+    }
+    position = end;
+  }
+  return sum;
+}
+
+/** Element sizes and homes of all states: what the functions below need to know. */
+export interface StateHomes {
+  readonly homes: MemoryPlan['homes'];
+  readonly dtype: ComputeDtype;
+}
+
+/** Bytes per stored element of a state. */
+export function storedBytes(state: StateName, dtype: ComputeDtype): number {
+  return stateType(state, dtype) === 'float32' ? 4 : 2;
+}
+
+/** NVMe bytes of reading elements `start …` of a group's state; 0 where it lives in memory. */
+export function groupReadBytes(
+  group: ParameterGroup,
+  state: StateName,
+  start: number,
+  count: number,
+  { homes, dtype }: StateHomes,
+): number {
+  if (homeOf(homes[group.index]!, state) !== 'nvme') return 0;
+  return segmentsOf(group, start, count).reduce(
+    (sum, segment) =>
+      sum +
+      chunkBytes(segment.shard.length, storedBytes(state, dtype), segment.start, segment.length),
+    0,
+  );
+}
+
+/** NVMe bytes of writing elements `start …` of a group's gradient; none where it lives in memory. */
+export function gradientWriteBytes(
+  group: ParameterGroup,
+  start: number,
+  count: number,
+  add: boolean,
+  { homes }: StateHomes,
+): WriteBytes {
+  const none = { read: 0, written: 0 };
+  if (homes[group.index]!.grad !== 'nvme') return none;
+  return segmentsOf(group, start, count).reduce((sum, segment) => {
+    const bytes = writeBytes(segment.shard.length, 4, segment.start, segment.length, { add });
+    return { read: sum.read + bytes.read, written: sum.written + bytes.written };
+  }, none);
+}
+
+/** Gradients of parameters that lie next to one another in a group, written as one range. */
+export interface GradientRun {
+  readonly group: ParameterGroup;
+  readonly start: number;
+  readonly add: boolean;
+  readonly params: readonly ParamAddress[];
+}
+
+/** Cuts gradients into runs; `addsTo` tells whether one is added to what is there. */
+export function gradientRuns(
+  addresses: readonly ParamAddress[],
+  groups: readonly ParameterGroup[],
+  addsTo: (address: ParamAddress) => boolean,
+): GradientRun[] {
+  const sorted = [...addresses].sort((a, b) => a.group - b.group || a.offset - b.offset);
+  const runs: { group: ParameterGroup; start: number; add: boolean; params: ParamAddress[] }[] = [];
+  for (const address of sorted) {
+    const add = addsTo(address);
+    const last = runs.at(-1);
+    const end = last?.params.at(-1);
+    if (
+      last !== undefined &&
+      end !== undefined &&
+      last.add === add &&
+      last.group.index === address.group &&
+      end.offset + end.length === address.offset
+    ) {
+      last.params.push(address);
+    } else {
+      runs.push({ group: groups[address.group]!, start: address.offset, add, params: [address] });
+    }
+  }
+  return runs;
+}
+
+/** Elements of a run. */
+export function runLength(run: GradientRun): number {
+  return run.params.reduce((sum, { length }) => sum + length, 0);
+}
