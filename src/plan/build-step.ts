@@ -97,6 +97,8 @@ interface Slot {
   claim: object | undefined;
   /** The fetch that fills it. */
   fetch: OperationId;
+  /** Number of the visit that used it last. */
+  lastUse: number;
 }
 
 class StepBuilder {
@@ -134,6 +136,7 @@ class StepBuilder {
       block: undefined,
       claim: undefined,
       fetch: -1,
+      lastUse: -1,
     }));
     this.#needs = this.#needSequence();
   }
@@ -482,6 +485,7 @@ class StepBuilder {
     }
     const present = this.#slots.find((slot) => slot.block === block);
     const slot = present ?? this.#load(block);
+    slot.lastUse = this.#needIndex;
     const claims = [slot.claim!];
     return { offset: slot.start, after: [slot.fetch], claims, fences, advance: true };
   }
@@ -517,7 +521,7 @@ class StepBuilder {
       if (
         best === undefined ||
         next > best.next ||
-        (next === best.next && slot.fetch < best.slot.fetch)
+        (next === best.next && slot.lastUse < best.slot.lastUse)
       ) {
         best = { slot, next };
       }
