@@ -1,0 +1,175 @@
+/**
+ * @file One transfer as the simulator sees it: pieces that pass through its links in order; mirrors
+ * `TierManager.read` and `.write`.
+ *
+ * Up: pieces are read ahead from NVMe into free buffers and uploaded in order. Down: each piece is
+ * read first where it is added to what is there, copied from the device, and written behind.
+ */
+import type { Link } from '../../core/types.js';
+import { PIECE_BYTES, type SimulatedBuffers, type SimulatedLink } from './simulated-link.js';
+
+/** Pieces of one transfer at most, so that plans of large models are simulated quickly. */
+const MOST_PIECES = 16;
+
+/** Pieces in which `bytes` are moved, for a simulation. */
+export function pieceCount(bytes: number): number {
+  return Math.min(MOST_PIECES, Math.max(1, Math.ceil(bytes / PIECE_BYTES)));
+}
+
+/** What transfers share. */
+export interface TransferLanes {
+  readonly links: Readonly<Record<Link, SimulatedLink>>;
+  readonly readBuffers: SimulatedBuffers;
+  readonly writeBuffers: SimulatedBuffers;
+}
+
+/** One transfer. */
+export interface TransferShape {
+  readonly priority: number;
+  readonly bytes: Readonly<Partial<Record<Link, number>>>;
+  /** Seconds of all its pieces together on a link. */
+  readonly seconds: (link: Link) => number;
+}
+
+/** Told of a transfer's progress. */
+export interface TransferEvents {
+  /** Its first piece began to move at this time. */
+  readonly started: (time: number) => void;
+  /** It has read the device. */
+  readonly copied: () => void;
+  readonly done: () => void;
+}
+
+/** Starts a transfer now. */
+export function startTransfer(
+  shape: TransferShape,
+  lanes: TransferLanes,
+  events: TransferEvents,
+): void {
+  const moved = new Pieces(shape, lanes, events);
+  if (shape.bytes.upload === undefined) moved.down();
+  else moved.up();
+}
+
+class Pieces {
+  readonly #shape: TransferShape;
+  readonly #lanes: TransferLanes;
+  readonly #events: TransferEvents;
+  readonly #count: number;
+  #isStarted = false;
+
+  constructor(shape: TransferShape, lanes: TransferLanes, events: TransferEvents) {
+    this.#shape = shape;
+    this.#lanes = lanes;
+    this.#events = events;
+    const most = Object.values(shape.bytes).reduce((a, b) => Math.max(a, b), 0);
+    this.#count = pieceCount(most);
+  }
+
+  up(): void {
+    if (this.#uses('nvme_read')) this.#upThroughBuffers();
+    else this.#inTurn(0, (next) => this.#move('upload', next), this.#events.done);
+  }
+
+  /** Reads take the buffers that are free, and wait for one only when none is under way. */
+  #upThroughBuffers(): void {
+    const { readBuffers } = this.#lanes;
+    const isRead: boolean[] = [];
+    let begun = 0;
+    let visited = 0;
+    let isVisiting = false;
+    const begin = (): void => {
+      const index = begun;
+      begun += 1;
+      this.#move('nvme_read', () => {
+        isRead[index] = true;
+        visit();
+      });
+    };
+    const visit = (): void => {
+      if (isVisiting || isRead[visited] !== true) return;
+      isVisiting = true;
+      this.#move('upload', () => {
+        isVisiting = false;
+        visited += 1;
+        readBuffers.release(1);
+        advance();
+      });
+    };
+    const advance = (): void => {
+      if (visited === this.#count) {
+        this.#events.done();
+        return;
+      }
+      const fill = (): void => {
+        while (begun < this.#count && readBuffers.tryAcquire(1)) begin();
+        visit();
+      };
+      if (begun > visited) fill();
+      else
+        readBuffers.acquire(1, () => {
+          begin();
+          fill();
+        });
+    };
+    advance();
+  }
+
+  down(): void {
+    let open = 1;
+    const close = (): void => {
+      open -= 1;
+      if (open === 0) this.#events.done();
+    };
+    const composed = (): void => {
+      this.#events.copied();
+      close();
+    };
+    if (!this.#uses('nvme_write')) {
+      this.#inTurn(0, (next) => this.#move('download', next), composed);
+      return;
+    }
+    const { writeBuffers } = this.#lanes;
+    const buffers = this.#uses('nvme_read') ? 2 : 1;
+    const piece = (next: () => void): void => {
+      writeBuffers.acquire(buffers, () => {
+        this.#move('nvme_read', () => {
+          this.#move('download', () => {
+            open += 1;
+            this.#move('nvme_write', () => {
+              writeBuffers.release(buffers);
+              close();
+            });
+            next();
+          });
+        });
+      });
+    };
+    this.#inTurn(0, piece, composed);
+  }
+
+  /** One piece after the other. */
+  #inTurn(index: number, piece: (next: () => void) => void, done: () => void): void {
+    if (index === this.#count) done();
+    else piece(() => this.#inTurn(index + 1, piece, done));
+  }
+
+  #uses(link: Link): boolean {
+    return (this.#shape.bytes[link] ?? 0) > 0 || this.#shape.seconds(link) > 0;
+  }
+
+  #move(link: Link, done: () => void): void {
+    const { bytes, seconds, priority } = this.#shape;
+    const pieceBytes = (bytes[link] ?? 0) / this.#count;
+    const pieceSeconds = seconds(link) / this.#count;
+    if (pieceBytes === 0 && pieceSeconds === 0) {
+      done();
+      return;
+    }
+    this.#lanes.links[link].move(priority, pieceBytes, pieceSeconds, (start) => {
+      if (!this.#isStarted) this.#events.started(start);
+      this.#isStarted = true;
+      done();
+    });
+  }
+}
