@@ -173,16 +173,16 @@ export class StepExecutor {
       await this.#update(operation, action, step, hooks);
     } else {
       let copied = 0;
-      let moved = false;
+      let pieces = 0;
       const turns = this.#links.of(operation.id, (link, bytes) => {
-        moved = true;
+        pieces += 1;
         if (link !== 'download') return;
         copied += bytes;
         if (copied === operation.bytes.download) signals.copied();
       });
       await this.#transfers.run(action as Transfer, step, turns);
       // Pieces tell their spans themselves; work within host memory has none.
-      if (!moved) this.#span(operation, step, start);
+      if (pieces === 0) this.#span(operation, step, start);
     }
   }
 

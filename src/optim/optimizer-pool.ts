@@ -132,11 +132,7 @@ export class OptimizerPool {
    * @throws STATE_CORRUPT, IO_ERROR, IO_SHORT, NVME_FULL with state, file, offset and chunk;
    *   WORKER_FAILED when its thread died, or another's had before; ENGINE_CLOSED
    */
-  update(
-    job: ShardUpdate,
-    signal?: AbortSignal,
-    onStart?: () => void,
-  ): Promise<ShardUpdateResult> {
+  update(job: ShardUpdate, signal?: AbortSignal, onStart?: () => void): Promise<ShardUpdateResult> {
     if (this.#closing !== undefined) return Promise.reject(closedError());
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     if (signal?.aborted === true) return Promise.reject(signal.reason as Error);

@@ -6,13 +6,23 @@ import { resolve } from 'node:path';
 import type { Logger } from '../../core/logger.js';
 import { exampleBatchOf } from '../data/example-batch.js';
 import { Engine } from '../engine/engine.js';
+import type { ExecutionOptions } from '../engine/engine-options.js';
 import type { Block } from '../model/block.js';
 import { modelFingerprint } from '../model/model-fingerprint.js';
 import { engineOptionsOf, largestBatchSize } from './engine-options-of.js';
 import type { RunPlan } from './plan-run.js';
 
-/** Plans memory, reserves it and loads. @throws what `Engine.create` throws */
-export function createEngine(plan: RunPlan, logger: Logger): Promise<Engine> {
+/**
+ * Plans memory, reserves it and loads.
+ *
+ * @param execution how steps are executed and watched
+ * @throws what `Engine.create` throws
+ */
+export function createEngine(
+  plan: RunPlan,
+  logger: Logger,
+  execution: ExecutionOptions,
+): Promise<Engine> {
   const { config, model, dataset, evalDataset, lengthLimits, initialState } = plan;
   const datasets = evalDataset === undefined ? [dataset] : [dataset, evalDataset];
   return Engine.create({
@@ -22,6 +32,7 @@ export function createEngine(plan: RunPlan, logger: Logger): Promise<Engine> {
     runId: runIdOf(model.blocks, config.outputDir),
     ...(initialState === undefined ? {} : { initialState }),
     logger,
+    execution,
   });
 }
 

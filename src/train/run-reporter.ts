@@ -71,6 +71,13 @@ export interface RunSummary {
   readonly peak_bytes: Readonly<Record<Tier, number>>;
   readonly budget_bytes: Readonly<Record<Tier, number>>;
   readonly bytes_moved: Readonly<Record<Link, number>>;
+  /** Mean over the steps of this process, loading, evaluations and saving left out. */
+  readonly bytes_moved_per_step?: Readonly<Record<Link, number>>;
+  /** The same as the plan had it, and the peaks that it foresaw. */
+  readonly planned?: {
+    readonly bytes_per_step: Readonly<Record<Link, number>>;
+    readonly peak_bytes: Readonly<Record<Tier, number>>;
+  };
   readonly cpu_fallbacks: number;
   readonly peak_rss_bytes: number;
 }

@@ -5,6 +5,7 @@ import { TIERS } from '../../core/types.js';
 import type { Engine } from '../engine/engine.js';
 import { HOMED_STATES, homeShares } from '../plan/home-shares.js';
 import type { RunSummary } from './run-reporter.js';
+import type { StepTotals } from './step-accounts.js';
 import type { TrainingState } from './training-state.js';
 
 /** Share of a state's elements at each tier, e.g. `param host 60 % + nvme 40 %`. */
@@ -23,12 +24,14 @@ export function describeHomes(engine: Engine): string {
  * and bytes are this process's.
  *
  * @param seconds wall time of the run
+ * @param steps what steps moved and were to move; undefined when this process took none
  * @param bestFolder the best checkpoint, where evaluations and checkpoints made one
  */
 export function summaryOf(
   engine: Engine,
   state: TrainingState,
   seconds: number,
+  steps: StepTotals | undefined,
   bestFolder: string | undefined,
 ): RunSummary {
   const evaluation = state.history.findLast((record) => 'eval_loss' in record);
@@ -43,6 +46,7 @@ export function summaryOf(
     peak_bytes: engine.peakBytes,
     budget_bytes: engine.budgetBytes,
     bytes_moved: engine.bytesMoved,
+    ...(steps === undefined ? {} : { bytes_moved_per_step: steps.moved, planned: steps.planned }),
     cpu_fallbacks: Object.values(engine.cpuFallbacks).reduce((sum, count) => sum + count, 0),
     peak_rss_bytes: process.resourceUsage().maxRSS * 1024,
   };

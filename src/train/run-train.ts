@@ -20,7 +20,10 @@ import { planRun, type RunPlan } from './plan-run.js';
 import { prepareOutput } from './prepare-output.js';
 import type { RunReporter } from './run-reporter.js';
 import { describeHomes, summaryOf } from './run-summary.js';
-import { TrainingLoop } from './training-loop.js';
+import { StepAccounts } from './step-accounts.js';
+import { checkTracePath } from './trace/trace-file.js';
+import { TraceRecorder } from './trace/trace-recorder.js';
+import { TrainingLoop, type LoopParts } from './training-loop.js';
 import { withChatTemplate } from './with-chat-template.js';
 
 /** What a run works with besides its configuration. */
@@ -46,6 +49,7 @@ export async function runTrain(config: TrainConfig, options: RunOptions): Promis
   const folder = required(config.modelNameOrPath, 'model_name_or_path');
   if (config.dataFiles.length === 0) required(undefined, 'data_files');
   const { logger, signal } = options;
+  if (config.trace !== undefined) checkTracePath(config.trace, config.outputDir);
   const model = await loadPretrained(folder, { strictConfig: config.strictConfig, logger });
   let lock: FileLock | undefined;
   try {
@@ -83,21 +87,40 @@ function required(value: string | undefined, key: string): string {
 }
 
 async function train(plan: RunPlan, options: RunOptions): Promise<void> {
+  const { trace: path, traceSteps: steps } = plan.config;
+  if (path === undefined) return trainTraced(plan, options, undefined);
+  const trace = new TraceRecorder({ path, steps, logger: options.logger });
+  try {
+    await trainTraced(plan, options, trace);
+  } finally {
+    trace.close();
+  }
+}
+
+async function trainTraced(
+  plan: RunPlan,
+  options: RunOptions,
+  trace: TraceRecorder | undefined,
+): Promise<void> {
   const started = performance.now();
   const { config, state } = plan;
   const { reporter, signal } = options;
-  const engine = await createEngine(plan, options.logger);
+  const execution = trace === undefined ? {} : { onSpan: trace.onSpan };
+  const engine = await createEngine(plan, options.logger, execution);
   try {
     signal?.throwIfAborted();
     reportStart(engine, plan, reporter);
-    const interruptedIn = await runLoop(engine, plan, options);
+    trace?.begin(engine);
+    const accounts = new StepAccounts(engine);
+    const interruptedIn = await runLoop(engine, plan, options, { trace, accounts });
     if (interruptedIn !== undefined) {
       reporter.interrupted(interruptedIn, state.step);
       return;
     }
+    const totals = await accounts.totals();
     await saveFinalModel(engine, plan);
     const seconds = (performance.now() - started) / 1000;
-    const summary = summaryOf(engine, state, seconds, bestFolderOf(plan));
+    const summary = summaryOf(engine, state, seconds, totals, bestFolderOf(plan));
     await writeDurableJson(join(config.outputDir, 'summary.json'), summary);
     reporter.finished(summary, config.outputDir);
   } finally {
@@ -125,13 +148,15 @@ async function runLoop(
   engine: Engine,
   plan: RunPlan,
   options: RunOptions,
+  watchers: Pick<LoopParts, 'trace' | 'accounts'>,
 ): Promise<string | undefined> {
   const { config, state } = plan;
   const { reporter, signal } = options;
   const metrics = await MetricsFile.create(join(config.outputDir, 'metrics.jsonl'), state.history);
   try {
     const checkpoints = new CheckpointWriter(engine, plan.checkpointFacts, reporter);
-    const loop = new TrainingLoop({ ...plan, engine, metrics, checkpoints, reporter, signal });
+    const parts = { ...plan, ...watchers, engine, metrics, checkpoints, reporter, signal };
+    const loop = new TrainingLoop(parts);
     const result = await loop.run();
     return result?.interruptedIn;
   } finally {

@@ -17,6 +17,8 @@ import type { CheckpointWriter } from './checkpoint-writer.js';
 import { evaluateDataset } from './evaluate-dataset.js';
 import type { MetricsFile, MetricsRecord } from './metrics-file.js';
 import type { EvaluationRecord, RunReporter } from './run-reporter.js';
+import type { StepAccounts } from './step-accounts.js';
+import type { TraceRecorder } from './trace/trace-recorder.js';
 import type { TrainingState } from './training-state.js';
 
 /** What the loop works with; its caller owns all of it. */
@@ -37,12 +39,15 @@ export interface LoopParts {
   /** Mutated as the run goes on. */
   readonly state: TrainingState;
   readonly reporter: RunReporter;
+  readonly accounts: StepAccounts;
+  readonly trace: TraceRecorder | undefined;
   /** Ends the run after the step, or the batch of an evaluation, that is under way. */
   readonly signal: AbortSignal | undefined;
 }
 
 /** A step whose metrics wait for its commit. */
 interface Pending {
+  readonly step: number;
   readonly committed: Promise<void>;
   readonly record: MetricsRecord | undefined;
 }
@@ -63,7 +68,8 @@ export class TrainingLoop {
    *   was anything to save
    */
   async run(): Promise<{ readonly interruptedIn: string } | undefined> {
-    const { config, engine, sampler, state, signal } = this.#parts;
+    const { accounts, config, engine, sampler, state, signal } = this.#parts;
+    accounts.resume();
     if (state.step === 0 && config.evalOnStart && (await this.#evaluate()) === undefined) {
       signal?.throwIfAborted();
     }
@@ -75,16 +81,16 @@ export class TrainingLoop {
       const start = performance.now();
       const { dataset, lengthLimits } = this.#parts;
       const learningRate = this.#learningRate(engine.stepCount);
-      const result = await engine.step(collate(dataset, batch.microBatches, lengthLimits), {
-        learningRate,
-      });
+      const microBatches = collate(dataset, batch.microBatches, lengthLimits);
+      accounts.step(microBatches);
+      const result = await engine.step(microBatches, { learningRate });
       await this.#acknowledge();
       const tokens = this.#tokensOf(batch.microBatches);
       state.addStep(result.step, result.loss, tokens);
       const seconds = (performance.now() - start) / 1000;
       state.addSeconds(seconds);
       const record = this.#recordOf(result, learningRate);
-      this.#pending = { committed: result.committed, record };
+      this.#pending = { step: result.step, committed: result.committed, record };
       this.#reportStep(result, tokens, seconds);
       const folder = await this.#conclude();
       if (folder !== undefined) return { interruptedIn: folder };
@@ -112,6 +118,7 @@ export class TrainingLoop {
     this.#pending = undefined;
     if (pending === undefined) return;
     await pending.committed;
+    this.#parts.trace?.committed(pending.step);
     const { record } = pending;
     if (record === undefined) return;
     const { metrics, state, reporter } = this.#parts;
@@ -172,8 +179,17 @@ export class TrainingLoop {
     if (saves) state.addCheckpoint(metric);
     if (!saves && !interrupted) return undefined;
     await this.#acknowledge();
-    const folder = await checkpoints.save(state, sampler.epochsDrawn);
+    const folder = await this.#apart(() => checkpoints.save(state, sampler.epochsDrawn));
     return interrupted ? folder : undefined;
+  }
+
+  /** Runs `body`, which moves bytes that no step moves, when no update is outstanding. */
+  async #apart<T>(body: () => Promise<T>): Promise<T> {
+    const { accounts } = this.#parts;
+    accounts.pause();
+    const result = await body();
+    accounts.resume();
+    return result;
   }
 
   /** Evaluates and writes the line; undefined when the signal comes first. */
@@ -183,12 +199,14 @@ export class TrainingLoop {
     if (evalDataset === undefined) return undefined;
     await this.#acknowledge();
     const total = evalDataset.length;
-    const found = await evaluateDataset(engine, evalDataset, {
-      batchSize: config.perDeviceEvalBatchSize ?? config.perDeviceTrainBatchSize,
-      lengthLimits,
-      signal,
-      onProgress: (done) => reporter.evaluating(done, total),
-    });
+    const found = await this.#apart(() =>
+      evaluateDataset(engine, evalDataset, {
+        batchSize: config.perDeviceEvalBatchSize ?? config.perDeviceTrainBatchSize,
+        lengthLimits,
+        signal,
+        onProgress: (done) => reporter.evaluating(done, total),
+      }),
+    );
     if (found === undefined) return undefined;
     const record: EvaluationRecord = {
       step: state.step,

@@ -123,6 +123,8 @@ describe('a training run', () => {
       'peak_bytes',
       'budget_bytes',
       'bytes_moved',
+      'bytes_moved_per_step',
+      'planned',
       'cpu_fallbacks',
       'peak_rss_bytes',
     ]);

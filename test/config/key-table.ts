@@ -180,6 +180,8 @@ export const KEY_TABLE: Readonly<Record<ConfigKeyName, KeyRow>> = {
   resume_from_checkpoint: row('auto', (c) => c.resumeFromCheckpoint, 'auto'),
   report_to: row('none', (c) => c.reportTo, 'none', 'none', 'wandb'),
   disable_tqdm: row('true', (c) => c.disableTqdm, true, false, '1'),
+  trace: row('trace.json', (c) => c.trace, 'trace.json'),
+  trace_steps: row('5', (c) => c.traceSteps, 5, 3, '0'),
   log_format: row('json', (c) => c.logFormat, 'json', 'text', 'yaml'),
   deepspeed: row(DS_CONFIG, (c) => c.deepspeed, DS_CONFIG, undefined, undefined, {
     other: DS_CONFIG,

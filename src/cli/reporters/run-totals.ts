@@ -105,11 +105,10 @@ export class RunTotals {
   }
 
   #links(summary: RunSummary): string[] {
-    const steps = summary.global_step - this.#firstStep;
+    const { bytes_moved: moved, bytes_moved_per_step: steady } = summary;
     const rows = LINKS.map((link) => {
-      const bytes = summary.bytes_moved[link];
-      const perStep = steps > 0 ? formatBytes(Math.round(bytes / steps)) : '-';
-      return [link, formatBytes(bytes), perStep];
+      const perStep = steady === undefined ? '-' : formatBytes(steady[link]);
+      return [link, formatBytes(moved[link]), perStep];
     });
     return alignColumns([['link', 'moved', 'per step'], ...rows], ['left', 'right', 'right']);
   }

@@ -8,6 +8,7 @@ import {
   choiceKey,
   numberKey,
   optional,
+  textKey,
   textOrTrueKey,
   wholeKey,
 } from '../config-key.js';
@@ -102,6 +103,18 @@ export const OUTPUT_KEYS = {
   disable_tqdm: booleanKey(false, {
     meaning: 'Plain lines instead of a progress bar, also on a terminal.',
     source: 'Hugging Face',
+  }),
+  trace: optional(
+    textKey('a file', undefined, {
+      meaning:
+        'Chrome Trace Event file of the first steps, for Perfetto and `spillway report`: operations, transfers and bytes held. A file that is there is replaced.',
+      source: 'Spillway',
+      fallbackText: 'none',
+    }),
+  ),
+  trace_steps: wholeKey('a whole number, at least 1', atLeast(1), 3, {
+    meaning: 'Steps that `trace` records, counted from the first of the run.',
+    source: 'Spillway',
   }),
   log_format: choiceKey(['text', 'json'], 'text', {
     meaning: 'Form of notes and warnings on standard error: text, or one JSON object per line.',

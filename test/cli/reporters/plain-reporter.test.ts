@@ -80,7 +80,7 @@ it('counts what a resumed run did by itself', () => {
   totals.logged(recordOf(6));
   const text = totals.render(SUMMARY, 'out').join('\n');
   expect(text).toMatch(/^steps +6, 2 in this run$/m);
-  expect(text).toMatch(/^upload +12 GiB +6 GiB$/m);
+  expect(text).toMatch(/^upload +12 GiB +2 GiB$/m);
   expect(text).toMatch(/^loss +3\.5000 -> 3\.5000, mean/m);
 });
 

@@ -69,6 +69,11 @@ export const SUMMARY: RunSummary = {
   peak_bytes: { device: 46 * GIB, host: 41 * GIB, nvme: 0.5 * GIB },
   budget_bytes: BUDGET,
   bytes_moved: { upload: 12 * GIB, download: 6 * GIB, nvme_read: 3 * GIB, nvme_write: 0 },
+  bytes_moved_per_step: { upload: 2 * GIB, download: GIB, nvme_read: 0.5 * GIB, nvme_write: 0 },
+  planned: {
+    bytes_per_step: { upload: 2 * GIB, download: GIB, nvme_read: 0.5 * GIB, nvme_write: 0 },
+    peak_bytes: { device: 46 * GIB, host: 41 * GIB, nvme: 0.5 * GIB },
+  },
   cpu_fallbacks: 0,
   peak_rss_bytes: 1.5 * GIB,
 };
