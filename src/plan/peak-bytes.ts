@@ -6,9 +6,9 @@
  */
 import { alignUp } from '../../core/bytes.js';
 import { SpillwayError } from '../../core/errors.js';
-import { IO_ALIGNMENT, type ComputeDtype, type StateName, type Tier } from '../../core/types.js';
+import { IO_ALIGNMENT, type StateName, type Tier } from '../../core/types.js';
 import { STAGING_BUFFER_BYTES } from '../../tiers/host/staging-pool.js';
-import { layoutBytes, type LayoutRequest } from '../../tiers/nvme/layout.js';
+import { type LayoutRequest } from '../../tiers/nvme/layout.js';
 import type { Block } from '../model/block.js';
 import type { StagingDepth } from '../optim/staging.js';
 import type { BlockProfile } from './block-profile.js';
@@ -22,10 +22,10 @@ import {
   type MemoryPlanInput,
   type UseAccumulator,
 } from './placement.js';
-import type { ParameterGroup } from './parameter-layout.js';
-import { packParams, wholeParams } from './packed-params.js';
+import { wholeParams } from './packed-params.js';
 import type { RegionPlan } from './step-plan.js';
-import { chargedBytes, tensorBytes } from './tensor-bytes.js';
+import { StateSizes } from './state-sizes.js';
+import { chargedBytes, keepsBfloat16, tensorBytes } from './tensor-bytes.js';
 
 /** What the planner decides step by step. */
 export interface Decisions {
@@ -45,8 +45,16 @@ export interface Decisions {
   optimizerDepth: StagingDepth;
 }
 
-function stateBytes(group: ParameterGroup, state: StateName, dtype: ComputeDtype): number {
-  return group.length * (stateType(state, dtype) === 'float32' ? 4 : 2);
+/** Bytes of the gradients of a block's whole parameters, and of the largest. */
+interface GradientBytes {
+  readonly grads: number;
+  readonly largest: number;
+}
+
+/** A parameter that a block loads whole. */
+interface Packed {
+  readonly group: number;
+  readonly bytes: number;
 }
 
 function maxOf(values: readonly number[]): number {
@@ -56,6 +64,10 @@ function maxOf(values: readonly number[]): number {
 export class PeakBytes {
   readonly #input: MemoryPlanInput;
   readonly #accumulators: readonly UseAccumulator[];
+  readonly #states: StateSizes;
+  /** By block. */
+  readonly #packed: readonly (readonly Packed[])[];
+  readonly #gradients: readonly GradientBytes[];
   /** Activation slots per block: every micro-batch in vertical order, one in horizontal. */
   readonly slotCount: number;
 
@@ -64,6 +76,9 @@ export class PeakBytes {
     this.slotCount = input.order === 'vertical' ? input.microBatchCount : 1;
     const { blocks, layout, order, microBatchCount } = input;
     this.#accumulators = useAccumulatorsOf(blocks, layout, order, microBatchCount);
+    this.#states = new StateSizes(layout, input.dtype);
+    this.#packed = blocks.map((block) => packedOf(block, input));
+    this.#gradients = blocks.map((block) => gradientBytes(block, input));
   }
 
   get accumulators(): readonly UseAccumulator[] {
@@ -76,13 +91,12 @@ export class PeakBytes {
   }
 
   peaksOf(decisions: Decisions): Record<Tier, number> {
+    const { device, host, nvme } = this.#resident(decisions);
+    const region = alignUp(this.regionOf(decisions).byteLength, IO_ALIGNMENT);
     return {
-      device:
-        this.#resident(decisions, 'device') +
-        alignUp(this.regionOf(decisions).byteLength, IO_ALIGNMENT) +
-        this.#deviceTransient(decisions),
-      host: this.#resident(decisions, 'host') + this.#hostFixed(decisions),
-      nvme: layoutBytes(this.nvmeRequest(decisions)),
+      device: device + region + this.#deviceTransient(decisions),
+      host: host + this.#hostFixed(decisions),
+      nvme,
     };
   }
 
@@ -130,38 +144,22 @@ export class PeakBytes {
 
   /** States of which some trainable shard is on NVMe. */
   nvmeStates(decisions: Decisions): StateName[] {
-    const { layout, dtype } = this.#input;
-    const trainable = layout.groups.filter((group) => group.trainable);
-    const names = new Set(
-      trainable.flatMap((group) =>
-        statesOf(group, dtype).filter(
-          (state) => homeOf(homesAt(decisions, group.index), state) === 'nvme',
-        ),
-      ),
-    );
-    return [...names].sort();
+    return this.#states.nvmeStates(decisions.homes);
   }
 
-  #resident(decisions: Decisions, tier: Tier): number {
-    const { layout, dtype } = this.#input;
-    // In memory one lease holds a group's state; leases are rounded up to the alignment.
-    let bytes = 0;
-    for (const group of layout.groups) {
-      for (const state of statesOf(group, dtype)) {
-        if (homeOf(homesAt(decisions, group.index), state) !== tier) continue;
-        bytes += alignUp(stateBytes(group, state, dtype), IO_ALIGNMENT);
-      }
-    }
+  /** States, activation checkpoints and accumulators, by tier. */
+  #resident(decisions: Decisions): Record<Tier, number> {
+    const sums = this.#states.bytesPerTier(decisions.homes);
     for (const [block, tiers] of decisions.activationTiers.entries()) {
       const slot = this.slotBytes(block);
-      const charged = tier === 'host' ? alignUp(slot, IO_ALIGNMENT) : chargedBytes(slot);
-      bytes += tiers.filter((place) => place === tier).length * charged;
+      for (const tier of tiers) {
+        sums[tier] += tier === 'device' ? chargedBytes(slot) : alignUp(slot, IO_ALIGNMENT);
+      }
     }
     for (const [index, { param }] of this.#accumulators.entries()) {
-      if (decisions.accumulatorTiers[index] === tier)
-        bytes += alignUp(param.length * 4, IO_ALIGNMENT);
+      sums[decisions.accumulatorTiers[index] ?? 'host'] += alignUp(param.length * 4, IO_ALIGNMENT);
     }
-    return bytes;
+    return sums;
   }
 
   /** Staging buffers, the optimizer's, and the row gradients of the whole batch and of one
@@ -186,7 +184,7 @@ export class PeakBytes {
   /** The region that these decisions make. */
   regionOf(decisions: Decisions): RegionPlan {
     const { blocks } = this.#input;
-    const packed = blocks.map((block) => this.#packedBytes(decisions, block));
+    const packed = blocks.map((_, index) => this.#packedBytes(decisions, index));
     const dense = packed.filter((_, index) => blocks[index]?.kind === 'dense');
     const paramSlotBytes = maxOf(dense);
     const paramSlots = paramSlotBytes === 0 ? 0 : decisions.paramSlots;
@@ -222,9 +220,16 @@ export class PeakBytes {
     return this.slotCount > 1 ? 2 : 1;
   }
 
-  #packedBytes(decisions: Decisions, block: Block): number {
-    const { layout, dtype, bf16Operands } = this.#input;
-    return packParams(block, { layout, homes: decisions.homes, dtype, bf16Operands }).byteLength;
+  /** As `packParams` of the block has it. */
+  #packedBytes({ homes }: Decisions, index: number): number {
+    const { dtype } = this.#input;
+    let sum = 0;
+    for (const { group, bytes } of this.#packed[index]!) {
+      // Read where it lives.
+      if (dtype === 'float32' && homes[group]?.param === 'device') continue;
+      sum += bytes;
+    }
+    return sum;
   }
 
   /** What the largest fetch of rows, or of an activation that is away from the device, takes. */
@@ -263,29 +268,18 @@ export class PeakBytes {
     return this.slotCount === 1;
   }
 
-  /** Bytes of the gradients of a block's whole parameters, and of the largest. */
-  #gradientBytes(block: Block): { grads: number; largest: number } {
-    const { layout } = this.#input;
-    const trainable = wholeParams(block)
-      .flatMap((name) => layout.params.get(name) ?? [])
-      .filter((param) => param.spec.trainable !== false)
-      .map((param) => tensorBytes(param.length));
-    return { grads: trainable.reduce((sum, bytes) => sum + bytes, 0), largest: maxOf(trainable) };
-  }
-
   /** What an operation of the reverse pass leaves for the next one to free. */
   #lingering(decisions: Decisions, index: number): number {
     if (decisions.spillLag === 0) return 0;
-    const { blocks } = this.#input;
-    const after = blocks[index + 1];
+    const after = this.#gradients[index + 1];
     if (after === undefined) return 0;
     const activation = chargedBytes(this.slotBytes(index + 1));
-    return this.#gradientBytes(after).grads + (this.#carries ? 0 : 2 * activation);
+    return after.grads + (this.#carries ? 0 : 2 * activation);
   }
 
   #blockTransient(decisions: Decisions, block: Block, index: number): number {
     const profile = profileAt(this.#input.profiles, index);
-    const { grads, largest } = this.#gradientBytes(block);
+    const { grads, largest } = this.#gradients[index]!;
     const input = chargedBytes(this.slotBytes(index));
     const output = chargedBytes(profile.outputBytes);
     // An output (or a gradient) that only views what was fetched is copied.
@@ -294,7 +288,7 @@ export class PeakBytes {
     const late = decisions.spillLag;
     // Carried: the input, and with a lag the one before. Else outputs on their way to their home.
     const forward = held + (this.#carries ? (1 + late) * input : late * output);
-    const fetched = this.#packedBytes(decisions, block) + profile.rowBytes + profile.fieldBytes;
+    const fetched = this.#packedBytes(decisions, index) + profile.rowBytes + profile.fieldBytes;
     const evaluated = held + fetched + input;
     const sums = this.slotCount > 1 ? grads : 0;
     const adding = this.slotCount > 1 ? 2 * grads + largest + input : 0;
@@ -312,7 +306,7 @@ export class PeakBytes {
     const { tiled } = profile;
     const block = this.#input.blocks[index];
     if (tiled === undefined || block?.kind !== 'tiled') return 0;
-    const { grads, largest } = this.#gradientBytes(block);
+    const { grads, largest } = this.#gradients[index]!;
     const wave = decisions.headWave;
     const late = decisions.spillLag;
     const input = chargedBytes(this.slotBytes(index));
@@ -324,7 +318,7 @@ export class PeakBytes {
     const rows = this.#input.layout.params.get(block.tiledParam)?.spec.shape[0] ?? 0;
     const adding = rows > block.tileRows ? tiled.tileBytes + 2 * tiled.preparedBytes : 0;
     const carried = this.#carries ? (1 + late) * input : late * 2 * input;
-    const fetched = this.#packedBytes(decisions, block) + profile.fieldBytes + tiled.tileBytes;
+    const fetched = this.#packedBytes(decisions, index) + profile.fieldBytes + tiled.tileBytes;
     const evaluated = fetched + input;
     return (
       held +
@@ -338,6 +332,23 @@ export class PeakBytes {
       ])
     );
   }
+}
+
+function packedOf(block: Block, input: MemoryPlanInput): Packed[] {
+  const { layout, dtype, bf16Operands } = input;
+  return wholeParams(block).map((name) => {
+    const { spec, length, group } = layout.params.get(name)!;
+    const kept = keepsBfloat16(spec.shape, dtype, bf16Operands);
+    return { group, bytes: chargedBytes(length * (kept ? 2 : 4)) };
+  });
+}
+
+function gradientBytes(block: Block, { layout }: MemoryPlanInput): GradientBytes {
+  const trainable = wholeParams(block)
+    .flatMap((name) => layout.params.get(name) ?? [])
+    .filter((param) => param.spec.trainable !== false)
+    .map((param) => tensorBytes(param.length));
+  return { grads: trainable.reduce((sum, bytes) => sum + bytes, 0), largest: maxOf(trainable) };
 }
 
 /** Homes of a group. */
