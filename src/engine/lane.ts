@@ -1,6 +1,6 @@
 /**
  * @file One lane of an executor: at most `capacity` operations at a time, the lowest number among
- * those that are ready.
+ * those that are ready; of equals, as pieces of one transfer are, the one that came first.
  */
 import { assert } from '../../core/errors.js';
 
@@ -11,7 +11,7 @@ interface Waiting {
 
 export class Lane {
   readonly #capacity: number;
-  /** Ready operations, by number, highest first. */
+  /** Ready operations, the next one last. */
   readonly #waiting: Waiting[] = [];
   #running = 0;
 
@@ -27,7 +27,7 @@ export class Lane {
     }
     await new Promise<void>((begin) => {
       let at = this.#waiting.length;
-      while (at > 0 && this.#waiting[at - 1]!.id < id) at -= 1;
+      while (at > 0 && this.#waiting[at - 1]!.id <= id) at -= 1;
       this.#waiting.splice(at, 0, { id, begin });
     });
   }
