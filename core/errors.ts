@@ -32,6 +32,9 @@ export const ERROR_EXIT_STATUS = {
   DATA_EMPTY: 2,
   TOKENIZER_INVALID: 2,
   TOKEN_OUT_OF_RANGE: 2,
+  // Results of a run.
+  RUN_NOT_FOUND: 2,
+  RUN_CORRUPT: 2,
   // Run time.
   DEVICE_OUT_OF_MEMORY: 1,
   HOST_OUT_OF_MEMORY: 1,

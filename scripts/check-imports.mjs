@@ -12,6 +12,7 @@ const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 const RANKS = [
   ['src/cli'],
   ['src/index'],
+  ['src/report'],
   ['src/train', 'src/generate'],
   ['src/engine'],
   ['src/plan', 'src/checkpoint', 'src/data'],

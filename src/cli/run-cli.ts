@@ -17,6 +17,7 @@ import { runEvaluateCommand, type EvaluateCommandOptions } from './evaluate-comm
 import { runGenerateCommand, type GenerateCommandOptions } from './generate-command.js';
 import { packageVersion } from './package-version.js';
 import { runPlanCommand, type PlanCommandOptions } from './plan-command.js';
+import { runReportCommand, type ReportCommandOptions } from './report-command.js';
 import { runTrainCommand, type TrainCommandOptions } from './train-command.js';
 
 /**
@@ -52,6 +53,7 @@ function createProgram(setStatus: (status: number) => void): Command {
   addPlan(program);
   addEvaluate(program, setStatus);
   addGenerate(program, setStatus);
+  addReport(program);
   addInit(program);
   addDoctor(program);
   return program;
@@ -117,6 +119,18 @@ function addPlan(program: Command): void {
     )
     .action(async (args: string[], options: PlanCommandOptions) => {
       print(await runPlanCommand(args, options));
+    });
+}
+
+function addReport(program: Command): void {
+  program
+    .command('report')
+    .description('write one HTML page about a run: losses, a step, bytes, plan and measurement')
+    .argument('<OUTPUT_DIR>', 'output_dir of a run')
+    .option('--out <FILE.html>', 'the page (default: report.html in OUTPUT_DIR)')
+    .option('--trace <FILE>', 'what train --trace wrote (default: trace.json in OUTPUT_DIR)')
+    .action(async (folder: string, options: ReportCommandOptions) => {
+      print(await runReportCommand(folder, options));
     });
 }
 

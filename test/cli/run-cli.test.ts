@@ -37,6 +37,9 @@ it.each([
   [['init', 'a', 'b', '--seed', '-1'], 'CONFIG_INVALID', 'seed cannot be "-1"'],
   [['init', 'a', 'b', '--dtype', 'int8'], 'CONFIG_INVALID', 'float32 | bfloat16'],
   [['init', '/no/config.json', 'b'], 'MODEL_NOT_FOUND', '/no/config.json'],
+  [['report'], 'USAGE_INVALID', 'OUTPUT_DIR'],
+  [['report', '/no/such', '--pdf'], 'USAGE_INVALID', '--pdf'],
+  [['report', '/no/such'], 'RUN_NOT_FOUND', '/no/such'],
 ])('refuses %j as %s', async (args, code, fragment) => {
   await expect(runCli(args)).rejects.toMatchObject({
     code,

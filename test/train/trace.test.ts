@@ -204,7 +204,7 @@ it('a file that is there is replaced', async () => {
 it('docs/OUTPUT.md lists the keys of summary.json, in order', async () => {
   const page = readFileSync(new URL('../../docs/OUTPUT.md', import.meta.url), 'utf8');
   const section = /^## summary\.json$[^]*?(?=^## )/m.exec(page)![0];
-  const documented = Array.from(section.matchAll(/^\| `(\w+)` \|/gm), ([, key]) => key);
+  const documented = Array.from(section.matchAll(/^\| `(\w+)` +\|/gm), ([, key]) => key);
   const keys = { ...base, max_steps: 2, eval_split: 2, eval_strategy: 'steps', eval_steps: 1 };
   const best = { save_strategy: 'best', load_best_model_at_end: true };
   await train({ ...keys, ...best, output_dir: path('documented') });

@@ -45,7 +45,6 @@ interface ArrowStart {
 
 export class TraceRecorder {
   readonly #options: TraceOptions;
-  readonly #origin = performance.now();
   readonly #tracks: Readonly<Record<Lane, SubTracks>>;
   readonly #named = new Set<number>();
   readonly #held: Record<Tier, number> = { device: -1, host: -1, nvme: -1 };
@@ -55,6 +54,7 @@ export class TraceRecorder {
   readonly #steps = new Map<number, { start: number; end: number }>();
   #file: TraceFile | undefined;
   #engine: TracedEngine | undefined;
+  #origin = 0;
   #firstStep: number | undefined;
   #fetchStep = 0;
   #arrows = 0;
@@ -70,6 +70,7 @@ export class TraceRecorder {
   /** Begins the trace of an engine that has taken no step; spans come from now on. */
   begin(engine: TracedEngine): void {
     this.#engine = engine;
+    this.#origin = performance.now();
     this.#guarded((file) => {
       file.begin({ device: engine.deviceName, budget_bytes: engine.budgetBytes });
       file.write(this.#metadata('process_name', 0, { name: 'spillway' }));
