@@ -32,6 +32,13 @@ interface Left {
   losses?: Tensor | undefined;
 }
 
+/** Shapes of what an operation left. */
+export interface LeftShapes {
+  readonly activation: readonly number[] | undefined;
+  readonly gradients: Readonly<Record<ParamName, readonly number[]>>;
+  readonly losses: readonly number[] | undefined;
+}
+
 /** The head's pass over one micro-batch. */
 interface HeadPass {
   readonly aux: BlockAux;
@@ -112,6 +119,57 @@ export class ComputeRunner {
 
   free({ operation, part }: Output): void {
     for (const tensor of tensorsOf(this.#take(operation, part))) tensor.dispose();
+  }
+
+  /** Whether the batch fields that a block reads are on the device already. */
+  hasFields(block: Block, microBatch: number): boolean {
+    const { fields } = this.#aux[microBatch]!;
+    const names = [...(block.reads ?? []), ...(block.readsIfPresent ?? [])];
+    return names.every(
+      (name) => fields[name] === undefined || this.#fields.has(`${microBatch}/${name}`),
+    );
+  }
+
+  leftShapes(operation: OperationId): LeftShapes {
+    const left = this.#left.get(operation);
+    const gradients = left?.get('gradients') as Left['gradients'];
+    const shapeOf = (part: 'activation' | 'losses') =>
+      (left?.get(part) as Tensor | undefined)?.shape;
+    return {
+      activation: shapeOf('activation'),
+      gradients: Object.fromEntries(
+        Object.entries(gradients ?? {}).map(([name, { shape }]) => [name, shape]),
+      ),
+      losses: shapeOf('losses'),
+    };
+  }
+
+  /**
+   * Takes what a dense or row operation takes, or a tile's in the middle, and leaves zeros of
+   * `shapes`; runs nothing. For plans, where an equal operation has run before.
+   */
+  standIn(id: OperationId, action: Compute, shapes: LeftShapes): void {
+    if ('dy' in action && action.dy?.kind === 'output') {
+      this.free({ operation: action.dy.operation, part: 'activation' });
+    }
+    const hasGradients = Object.keys(shapes.gradients).length > 0;
+    if ('sums' in action && action.sums !== undefined && hasGradients) {
+      this.free({ operation: action.sums, part: 'gradients' });
+    }
+    const zeros = (shape: readonly number[]): Tensor =>
+      this.#parts.device.run(() => tf.fill([...shape], 0));
+    const { activation, gradients, losses } = shapes;
+    if (action.kind === 'rows' || action.kind === 'forward') {
+      const block = action.kind === 'rows' ? 0 : action.block;
+      this.#parts.onActivation(block + 1, action.microBatch, activation ?? []);
+    }
+    this.#leave(id, {
+      activation: activation && zeros(activation),
+      gradients: Object.fromEntries(
+        Object.entries(gradients).map(([name, shape]) => [name, zeros(shape)]),
+      ),
+      losses: losses && zeros(losses),
+    });
   }
 
   /** Frees everything that is left. */

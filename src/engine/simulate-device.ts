@@ -15,6 +15,7 @@ import type { ParameterLayout } from '../plan/parameter-layout.js';
 import { type Compute, type Phase, type StepPlan } from '../plan/step-plan.js';
 import { ActivationShapes } from './activation-shapes.js';
 import { ComputeRunner } from './compute-runner.js';
+import { OperationEffects } from './operation-effects.js';
 
 /** Names of a block's whole parameters that train. */
 export function trainableParams(block: Block, layout: ParameterLayout): ParamName[] {
@@ -68,14 +69,17 @@ export async function simulateDevice(
     onActivation: shapes.note,
     countUpload: () => undefined,
   });
+  const { ledger } = meta;
+  const effects = new OperationEffects({ ledger, runner, blocks, layout, packed, batches });
   const peaks: Record<Phase, number> = { forward: 0, backward: 0, update: 0 };
   try {
     meta.ledger.resetPeak();
     runner.begin(batches.map(auxOf));
     for (const operation of step.operations) {
       if (operation.lane !== 'compute') continue;
-      await runner.run(operation, operation.action as Compute);
-      peaks[operation.phase] = Math.max(peaks[operation.phase], meta.ledger.resetPeak());
+      const action = operation.action as Compute;
+      const peak = await effects.run(operation, action);
+      peaks[operation.phase] = Math.max(peaks[operation.phase], peak);
     }
     runner.clear();
     meta.ledger.resetPeak();

@@ -1,0 +1,122 @@
+/**
+ * @file What compute operations do to device memory, remembered: equal operations rise as high and
+ * leave as much, so that a plan runs each kind once.
+ *
+ * Equal are operations of one kind on blocks of one kind, over micro-batches of equal shapes, whose
+ * inputs come from the same kinds of places. One that brings batch fields to the device, and the
+ * first and last tile of the head, always run.
+ */
+import type { DeviceLedger } from '../../tiers/device/device.js';
+import type { Block, MicroBatch } from '../model/block.js';
+import type { PackedParams } from '../plan/packed-params.js';
+import type { ParameterLayout } from '../plan/parameter-layout.js';
+import type { Compute, Operation, Source } from '../plan/step-plan.js';
+import type { ComputeRunner, LeftShapes } from './compute-runner.js';
+import { shapeKey } from './step-planner.js';
+
+interface Effect {
+  /** Highest bytes above what was live when it began. */
+  readonly rise: number;
+  readonly left: LeftShapes;
+}
+
+/** What the effects are of. */
+export interface EffectParts {
+  readonly ledger: DeviceLedger;
+  readonly runner: ComputeRunner;
+  readonly blocks: readonly Block[];
+  readonly layout: ParameterLayout;
+  readonly packed: readonly PackedParams[];
+  readonly batches: readonly MicroBatch[];
+}
+
+export class OperationEffects {
+  readonly #parts: EffectParts;
+  readonly #known = new Map<string, Effect>();
+  readonly #blockKeys: readonly string[];
+  readonly #batchKeys: readonly string[];
+
+  constructor(parts: EffectParts) {
+    this.#parts = parts;
+    this.#blockKeys = parts.blocks.map((block, index) => blockKey(block, index, parts));
+    this.#batchKeys = parts.batches.map(shapeKey);
+  }
+
+  /** Runs an operation, or what stands in for it. Returns the highest bytes while it ran. */
+  async run(operation: Operation, action: Compute): Promise<number> {
+    const { ledger, runner } = this.#parts;
+    for (const output of operation.frees ?? []) runner.free(output);
+    const { id } = operation;
+    const key = this.#keyOf(action);
+    const before = ledger.liveBytes;
+    const known = key === undefined ? undefined : this.#known.get(key);
+    let peak: number;
+    if (known === undefined) {
+      ledger.resetPeak();
+      await runner.run({ ...operation, frees: [], drops: [] }, action);
+      peak = ledger.resetPeak();
+      const effect = { rise: peak - before, left: runner.leftShapes(id) };
+      if (key !== undefined) this.#known.set(key, effect);
+    } else {
+      runner.standIn(id, action, known.left);
+      peak = before + known.rise;
+    }
+    for (const output of operation.drops ?? []) runner.free(output);
+    return peak;
+  }
+
+  /** Undefined for an operation that has to run. */
+  #keyOf(action: Compute): string | undefined {
+    const { blocks, runner } = this.#parts;
+    const last = blocks.length - 1;
+    switch (action.kind) {
+      case 'rows':
+      case 'reverse-rows':
+      case 'forward':
+      case 'reverse': {
+        const index = 'block' in action ? action.block : 0;
+        if (!runner.hasFields(blocks[index]!, action.microBatch)) return undefined;
+        const places = [
+          'input' in action ? placeOf(action.input) : '',
+          'dy' in action ? placeOf(action.dy) : '',
+          'sums' in action && action.sums !== undefined,
+        ];
+        const facts = [index === last, this.#blockKeys[index], this.#batchKeys[action.microBatch]];
+        return [action.kind, ...places, ...facts].join('|');
+      }
+      case 'forward-tile':
+      case 'backward-tile': {
+        if (action.tile === 0 || action.tile === this.#tileCount() - 1) return undefined;
+        const batches = action.microBatches.map((one) => this.#batchKeys[one]);
+        return [action.kind, ...batches].join('|');
+      }
+      case 'prepare':
+      case 'end':
+      case 'reverse-prepare':
+        return undefined;
+      default:
+        return action satisfies never;
+    }
+  }
+
+  #tileCount(): number {
+    const { blocks, layout } = this.#parts;
+    const head = blocks.at(-1)!;
+    if (head.kind !== 'tiled') return 0;
+    const rows = layout.params.get(head.tiledParam)?.spec.shape[0] ?? 0;
+    return Math.ceil(rows / head.tileRows);
+  }
+}
+
+function placeOf(source: Source | undefined): string {
+  return source?.kind ?? 'none';
+}
+
+function blockKey(block: Block, index: number, { layout, packed }: EffectParts): string {
+  const aliased = new Set(packed[index]!.aliased.map(({ spec }) => spec.name));
+  const uses = block.uses.map((name) => {
+    const spec = layout.params.get(name)?.spec;
+    return [spec?.shape.join('x'), spec?.trainable !== false, aliased.has(name)].join();
+  });
+  return [block.kind, block.kindKey, index === 0, ...uses].join(' ');
+}
