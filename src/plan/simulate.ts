@@ -48,6 +48,9 @@ const IN_FLIGHT: Readonly<Record<Link, number>> = {
   nvme_write: 8,
 };
 
+/** Pieces of one shard at most; a large model has thousands of shards. */
+const UPDATE_PIECES = 4;
+
 /** Predicts the steps of `sequence` by `costs`. */
 export function simulate(sequence: StepSequence, costs: StepCosts): Timeline {
   const seconds: LaneSeconds = (_step, operation, lane) => {
@@ -172,8 +175,12 @@ class Simulation {
       step.started(id, now);
       this.#clock.at(now + seconds('update'), () => step.done(id));
     } else {
-      const shape = { priority: id, bytes: operation.bytes, seconds };
-      for (const link of LINKS) step.addBusy(link, seconds(link));
+      const took = { upload: 0, download: 0, nvme_read: 0, nvme_write: 0 };
+      for (const link of LINKS) {
+        took[link] = seconds(link);
+        step.addBusy(link, took[link]);
+      }
+      const shape = { priority: id, bytes: operation.bytes, seconds: took };
       startTransfer(shape, this.#lanes, {
         started: (time) => step.started(id, time),
         copied: () => step.copied(id),
@@ -214,7 +221,7 @@ class Simulation {
       const linkSeconds = seconds(link);
       if (linkSeconds === 0) continue;
       step.addBusy(link, linkSeconds);
-      const pieces = pieceCount(moved);
+      const pieces = pieceCount(moved, UPDATE_PIECES);
       open += pieces;
       for (let piece = 0; piece < pieces; piece += 1) {
         this.#lanes.links[link].move(id, moved / pieces, linkSeconds / pieces, close);

@@ -5,15 +5,15 @@
  * Up: pieces are read ahead from NVMe into free buffers and uploaded in order. Down: each piece is
  * read first where it is added to what is there, copied from the device, and written behind.
  */
-import type { Link } from '../../core/types.js';
+import { LINKS, type Link } from '../../core/types.js';
 import { PIECE_BYTES, type SimulatedBuffers, type SimulatedLink } from './simulated-link.js';
 
 /** Pieces of one transfer at most, so that plans of large models are simulated quickly. */
 const MOST_PIECES = 16;
 
-/** Pieces in which `bytes` are moved, for a simulation. */
-export function pieceCount(bytes: number): number {
-  return Math.min(MOST_PIECES, Math.max(1, Math.ceil(bytes / PIECE_BYTES)));
+/** Pieces in which `bytes` are moved, for a simulation. @param most of them */
+export function pieceCount(bytes: number, most: number = MOST_PIECES): number {
+  return Math.min(most, Math.max(1, Math.ceil(bytes / PIECE_BYTES)));
 }
 
 /** What transfers share. */
@@ -27,8 +27,8 @@ export interface TransferLanes {
 export interface TransferShape {
   readonly priority: number;
   readonly bytes: Readonly<Partial<Record<Link, number>>>;
-  /** Seconds of all its pieces together on a link. */
-  readonly seconds: (link: Link) => number;
+  /** Of all its pieces together. */
+  readonly seconds: Readonly<Record<Link, number>>;
 }
 
 /** Told of a transfer's progress. */
@@ -62,8 +62,9 @@ class Pieces {
     this.#shape = shape;
     this.#lanes = lanes;
     this.#events = events;
-    const most = Object.values(shape.bytes).reduce((a, b) => Math.max(a, b), 0);
-    this.#count = pieceCount(most);
+    this.#count = pieceCount(
+      LINKS.reduce((most, link) => Math.max(most, shape.bytes[link] ?? 0), 0),
+    );
   }
 
   up(): void {
@@ -155,13 +156,13 @@ class Pieces {
   }
 
   #uses(link: Link): boolean {
-    return (this.#shape.bytes[link] ?? 0) > 0 || this.#shape.seconds(link) > 0;
+    return (this.#shape.bytes[link] ?? 0) > 0 || this.#shape.seconds[link] > 0;
   }
 
   #move(link: Link, done: () => void): void {
     const { bytes, seconds, priority } = this.#shape;
     const pieceBytes = (bytes[link] ?? 0) / this.#count;
-    const pieceSeconds = seconds(link) / this.#count;
+    const pieceSeconds = seconds[link] / this.#count;
     if (pieceBytes === 0 && pieceSeconds === 0) {
       done();
       return;
