@@ -50,6 +50,13 @@ export interface ExecutorOptions {
   readonly watchdogMs?: number;
 }
 
+/** What an executor drives; its caller owns all of it. */
+export interface ExecutorParts {
+  readonly device: Pick<Device, 'computed'>;
+  readonly compute: Pick<ComputeRunner, 'begin' | 'run' | 'clear'>;
+  readonly transfers: Pick<StepTransfers, 'run'>;
+}
+
 /** Compute operations that may be launched and not have run. */
 const LAUNCHED = 2;
 
@@ -64,9 +71,9 @@ export interface StartedStep {
 }
 
 export class StepExecutor {
-  readonly #device: Device;
-  readonly #compute: ComputeRunner;
-  readonly #transfers: StepTransfers;
+  readonly #device: ExecutorParts['device'];
+  readonly #compute: ExecutorParts['compute'];
+  readonly #transfers: ExecutorParts['transfers'];
   readonly #options: ExecutorOptions;
   readonly #links: LinkTurns;
   /** The last update of each group. */
@@ -83,9 +90,9 @@ export class StepExecutor {
   #progress = 0;
 
   constructor(
-    device: Device,
-    compute: ComputeRunner,
-    transfers: StepTransfers,
+    device: ExecutorParts['device'],
+    compute: ExecutorParts['compute'],
+    transfers: ExecutorParts['transfers'],
     options: ExecutorOptions = {},
   ) {
     this.#device = device;

@@ -3,6 +3,7 @@
  * well transfers and updates hide behind compute, which itself takes next to nothing.
  */
 import * as tf from '@tensorflow/tfjs-core';
+import { isCoded } from '../../core/errors.js';
 import type { Link } from '../../core/types.js';
 import { Engine } from '../../src/engine/engine.js';
 import type { EngineOptions } from '../../src/engine/engine-options.js';
@@ -57,18 +58,42 @@ export function chainBatch({ rows, width }: ChainShape): MicroBatch {
 export type EngineShape = Omit<EngineOptions, 'model' | 'exampleBatch'>;
 
 /** The smallest device budget whose plan is as `wanted`. */
-export async function deviceMemoryFor(
+export function deviceMemoryFor(
   shape: ChainShape,
   options: EngineShape,
   wanted: (plan: MemoryPlan) => boolean,
 ): Promise<number> {
-  const planned = { ...options, model: chainModel(shape), exampleBatch: chainBatch(shape) };
-  const { plan } = await planTraining({ ...planned, deviceMemory: 2 ** 30 });
-  const unit = 2 ** 18;
-  for (let budget = plan.minimumBytes.device; budget < 2 ** 28; budget += unit) {
-    if (wanted((await planTraining({ ...planned, deviceMemory: budget })).plan)) return budget;
+  return leastBudget((deviceMemory) => planChain(shape, { ...options, deviceMemory }), wanted);
+}
+
+/** The smallest host budget whose plan is as `wanted`. */
+export function hostMemoryFor(
+  shape: ChainShape,
+  options: EngineShape,
+  wanted: (plan: MemoryPlan) => boolean,
+): Promise<number> {
+  return leastBudget((hostMemory) => planChain(shape, { ...options, hostMemory }), wanted);
+}
+
+const BUDGET_UNIT = 2 ** 18;
+
+async function leastBudget(
+  planWith: (budget: number) => Promise<MemoryPlan>,
+  wanted: (plan: MemoryPlan) => boolean,
+): Promise<number> {
+  for (let budget = BUDGET_UNIT; budget < 2 ** 28; budget += BUDGET_UNIT) {
+    try {
+      if (wanted(await planWith(budget))) return budget;
+    } catch (error) {
+      if (!isCoded(error) || error.code !== 'BUDGET_TOO_SMALL') throw error;
+    }
   }
   throw new Error('no budget makes such a plan');
+}
+
+async function planChain(shape: ChainShape, options: EngineShape): Promise<MemoryPlan> {
+  const chain = { model: chainModel(shape), exampleBatch: chainBatch(shape) };
+  return (await planTraining({ ...options, ...chain })).plan;
 }
 
 /** Most steps that are measured: each may be disturbed by what else the machine does. */
