@@ -1,5 +1,5 @@
 // Goal: each command line reaches its command with the right arguments, or is refused by code.
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, expect, it, vi } from 'vitest';
@@ -68,4 +68,14 @@ it('examines the paths that doctor is given', async () => {
   const report = JSON.parse(printed()) as { checks: { name: string; facts: { path: string } }[] };
   const paths = report.checks.filter((check) => check.name === 'nvme_path');
   expect(paths.map((check) => check.facts.path)).toEqual([folder, '/proc']);
+});
+
+it('reports on a run, where it is told to', async () => {
+  const run = join(folder, 'run');
+  const page = join(folder, 'page.html');
+  mkdirSync(run);
+  writeFileSync(join(run, 'metrics.jsonl'), '{"step": 1, "loss": 2.5}\n');
+  expect(await runCli(['report', run, '--out', page])).toBe(0);
+  expect(printed()).toBe(`report written to ${page}\n`);
+  expect(readFileSync(page, 'utf8')).toContain('training loss: 2.5 at 1');
 });
