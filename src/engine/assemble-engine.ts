@@ -25,7 +25,7 @@ import { GradientWriter } from './gradient-writer.js';
 import { initialiseStates } from './initialise-states.js';
 import { ParameterLoader } from './parameter-loader.js';
 import { ParameterStore } from './parameter-store.js';
-import { planOn } from './plan-training.js';
+import { planOn, TRAINING_DEFAULTS } from './plan-training.js';
 import type { Release } from './release.js';
 import { budgetsOf, createVolume, DEFAULTS } from './resources.js';
 import { RowGradients } from './row-gradients.js';
@@ -36,9 +36,6 @@ import { StepPlanner } from './step-planner.js';
 import { StepTransfers } from './step-transfers.js';
 import { TrainingSteps } from './training-steps.js';
 import { probeWorkspaces } from './workspace-probe.js';
-
-/** Defaults that the configuration shares (docs/CONFIG.md). */
-const TRAINING_DEFAULTS = { learningRate: 2e-5, maxGradNorm: 1 };
 
 /** What an engine works with, and owns. */
 export interface EngineParts {

@@ -19,6 +19,9 @@ import type { EngineOptions } from './engine-options.js';
 import { budgetsOf, DEFAULTS, pathsOf } from './resources.js';
 import { probeWorkspaces } from './workspace-probe.js';
 
+/** Defaults that the configuration shares (docs/CONFIG.md). */
+export const TRAINING_DEFAULTS = { learningRate: 2e-5, maxGradNorm: 1 };
+
 /** What planning needs of an engine's options: the model's shapes, not its weights. */
 export type PlanningOptions = Omit<EngineOptions, 'model'> & {
   readonly model: Pick<Model, 'blocks'>;
@@ -45,9 +48,15 @@ export interface PlannedTraining {
   readonly rowGathers: readonly RowGather[];
 }
 
+/** Whether updates wait for the global norm. */
+export function clipsOf({ optimizer = {} }: Pick<PlanningOptions, 'optimizer'>): boolean {
+  return (optimizer.maxGradNorm ?? TRAINING_DEFAULTS.maxGradNorm) > 0;
+}
+
 /**
  * Plans by profiles that `device` gives.
  *
+ * @param profiles of an earlier plan, where only budgets differ
  * @throws BUDGET_TOO_SMALL with the smallest budgets that work; CONFIG_INVALID for wishes that
  *   contradict the machine; what blocks throw for the example batch
  */
@@ -56,10 +65,10 @@ export function planOn(
   options: PlanningOptions,
   layout: ParameterLayout,
   budgets: Readonly<Record<Tier, number>>,
+  profiles: readonly BlockProfile[] = profilesOn(device, options, layout),
 ): PlannedTraining {
-  const { model, exampleBatch } = options;
+  const { model } = options;
   const dtype = options.dtype ?? 'float32';
-  const profiles = probeWorkspaces(device, model.blocks, layout, exampleBatch, dtype);
   const workers = options.optimizerWorkers ?? Math.min(2, availableParallelism());
   const rowGathers = rowGathersOf(options, layout);
   const trainable = layout.groups.filter((group) => group.trainable);
@@ -92,6 +101,14 @@ export function planOn(
     workers,
     rowGathers,
   };
+}
+
+function profilesOn(
+  device: Device,
+  { model, exampleBatch, dtype = 'float32' }: PlanningOptions,
+  layout: ParameterLayout,
+): BlockProfile[] {
+  return probeWorkspaces(device, model.blocks, layout, exampleBatch, dtype);
 }
 
 /** Bytes of the fields that blocks read, each in whole cache lines. */

@@ -1,0 +1,202 @@
+/**
+ * @file What a step of a planned run would move, hold and take, before anything is reserved: the
+ * engine's own step plan over its largest batch, simulated.
+ */
+import type { Lane, Link, Tier } from '../../core/types.js';
+import { createPlanningDevice } from '../../tiers/device/create-device.js';
+import type { Device } from '../../tiers/device/device.js';
+import { computeWork } from '../plan/compute-work.js';
+import {
+  CPU_MULTIPLY_ADDS_PER_SECOND,
+  DEFAULT_COSTS,
+  stepCosts,
+  type MachineCosts,
+  type StepCosts,
+} from '../plan/costs.js';
+import type { PackingInput } from '../plan/packed-params.js';
+import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
+import { simulate } from '../plan/simulate.js';
+import { bytesPerLink, PHASES, type Phase, type StepPlan } from '../plan/step-plan.js';
+import type { Timeline } from '../plan/timeline.js';
+import { checkOptions } from './check-options.js';
+import {
+  clipsOf,
+  planOn,
+  type PlannedTraining,
+  type PlanningOptions,
+  type TrainingPlan,
+} from './plan-training.js';
+import { budgetsOf, DEFAULTS } from './resources.js';
+import { simulateDevice } from './simulate-device.js';
+import { StepPlanner } from './step-planner.js';
+
+export type LinkBytes = Readonly<Record<Link, number>>;
+
+/** What a larger budget of one tier would save. */
+export interface LargerBudget {
+  readonly tier: 'device' | 'host';
+  readonly budgetBytes: number;
+  /** Fewer bytes per step on each link; negative where it moves more. */
+  readonly savedBytes: LinkBytes;
+}
+
+/** A plan, and its steps over the largest micro-batches. */
+export interface TrainingForecast extends TrainingPlan {
+  readonly step: StepPlan;
+  readonly bytesPerStep: LinkBytes;
+  readonly bytesPerPhase: Readonly<Record<Phase, LinkBytes>>;
+  /** Exact, by phase; undefined on a device that only a run tells about. */
+  readonly devicePeaks: Readonly<Record<Phase, number>> | undefined;
+  readonly timeline: Timeline;
+  /** Seconds in which each lane is busy in a steady step. */
+  readonly secondsPerLane: Readonly<Record<Lane, number>>;
+  readonly largerBudgets: readonly LargerBudget[];
+}
+
+/** How much more of a budget is tried. */
+const LARGER = 1.25;
+
+/** Steps that are simulated; the last is a steady one. */
+const STEPS = 3;
+
+/**
+ * Plans a run and simulates its steps; reserves no memory and no files.
+ *
+ * @param costs of this machine and the run's disk; undefined takes documented defaults
+ * @throws as `planTraining`
+ */
+export async function forecastTraining(
+  options: PlanningOptions,
+  costs?: MachineCosts,
+): Promise<TrainingForecast> {
+  checkOptions(options);
+  const budgets = budgetsOf(options);
+  const { blocks } = options.model;
+  const layout = layoutParameters(blocks, options.subGroupSize ?? DEFAULTS.subGroupSize);
+  const device = await createPlanningDevice(options.device ?? 'auto', {
+    budgetBytes: budgets.device,
+  });
+  try {
+    const planned = planOn(device, options, layout, budgets);
+    const { plan } = planned;
+    const packing = packingOf(device, options, layout, planned);
+    const step = stepOf(options, packing, planned);
+    const timeline = simulate(
+      { plan: step, repeat: STEPS },
+      costsOf(device, options, layout, planned, costs),
+    );
+    const batches = batchesOf(options);
+    const bytesPerStep = bytesPerLink(step);
+    return {
+      layout,
+      budgets,
+      plan,
+      step,
+      bytesPerStep,
+      bytesPerPhase: perPhase((phase) => bytesPerLink(step, (one) => one.phase === phase)),
+      devicePeaks: isMeta(device)
+        ? await simulateDevice(device, { ...packing, blocks, plan, step, batches })
+        : undefined,
+      timeline,
+      secondsPerLane: timeline.steps.at(-1)!.busySeconds,
+      largerBudgets: largerBudgets(device, options, layout, planned, budgets, bytesPerStep),
+    };
+  } finally {
+    await device.dispose();
+  }
+}
+
+/** The cpu device has no meta twin: only a run tells what it allocates. */
+const isMeta = (device: Device): boolean => device.name !== 'cpu';
+
+/** Costs of a planned step. */
+export function costsOf(
+  device: Device,
+  options: PlanningOptions,
+  layout: ParameterLayout,
+  { plan, profiles, workers }: PlannedTraining,
+  costs: MachineCosts = defaultCosts(device.name),
+): StepCosts {
+  const { stagingCount: read, spillStagingCount: write } = plan;
+  return stepCosts(costs, {
+    workers,
+    buffers: { read, write },
+    workOf: computeWork({
+      blocks: options.model.blocks,
+      layout,
+      dtype: options.dtype ?? 'float32',
+      outputShape: (block) => profiles[block]!.outputShape,
+    }),
+  });
+}
+
+/** Costs of a machine that `spillway tune` has not measured. */
+export function defaultCosts(deviceName: string): MachineCosts {
+  if (deviceName !== 'cpu') return DEFAULT_COSTS;
+  return { ...DEFAULT_COSTS, multiplyAddsPerSecond: CPU_MULTIPLY_ADDS_PER_SECOND };
+}
+
+export function packingOf(
+  device: Device,
+  options: PlanningOptions,
+  layout: ParameterLayout,
+  { plan }: PlannedTraining,
+): PackingInput {
+  const { bf16Operands } = device.capabilities;
+  return { layout, homes: plan.homes, dtype: options.dtype ?? 'float32', bf16Operands };
+}
+
+/** The step over as many of the example batch as a step takes. */
+export function stepOf(
+  options: PlanningOptions,
+  packing: PackingInput,
+  { plan, profiles, slotBytes }: PlannedTraining,
+): StepPlan {
+  const { blocks } = options.model;
+  const planner = new StepPlanner({
+    ...packing,
+    blocks,
+    plan,
+    clips: clipsOf(options),
+    slotLengths: blocks.map((_, index) => slotBytes(index) / 4),
+    profilesOf: () => profiles,
+  });
+  return planner.planFor(batchesOf(options));
+}
+
+export function batchesOf({ exampleBatch, gradientAccumulationSteps = 1 }: PlanningOptions) {
+  return Array.from({ length: gradientAccumulationSteps }, () => exampleBatch);
+}
+
+/** What a quarter more of a tier's budget would save, where it saves anything. */
+function largerBudgets(
+  device: Device,
+  options: PlanningOptions,
+  layout: ParameterLayout,
+  planned: PlannedTraining,
+  budgets: Readonly<Record<Tier, number>>,
+  moved: LinkBytes,
+): LargerBudget[] {
+  return (['device', 'host'] as const).map((tier) => {
+    const budgetBytes = Math.floor(budgets[tier] * LARGER);
+    const larger = { ...budgets, [tier]: budgetBytes };
+    const other = planOn(device, options, layout, larger, planned.profiles);
+    const packing = packingOf(device, options, layout, other);
+    const less = bytesPerLink(stepOf(options, packing, other));
+    const saved = (link: Link): number => moved[link] - less[link];
+    return {
+      tier,
+      budgetBytes,
+      savedBytes: {
+        upload: saved('upload'),
+        download: saved('download'),
+        nvme_read: saved('nvme_read'),
+        nvme_write: saved('nvme_write'),
+      },
+    };
+  });
+}
+
+function perPhase<T>(of: (phase: Phase) => T): Record<Phase, T> {
+  return Object.fromEntries(PHASES.map((phase) => [phase, of(phase)])) as Record<Phase, T>;
+}
