@@ -138,6 +138,15 @@ export function bytesKey(text: KeyText & { readonly fallbackText: string }, fall
   return keyOf('scalar', 'a byte size: 512MiB, 8GiB, 10GB, 1048576', schema, fallback, text);
 }
 
+/** A rate in bytes per second. */
+export function rateKey(text: KeyText & { readonly fallbackText: string }) {
+  const schema = z
+    .union([z.string(), z.number()])
+    .transform((value) => parseByteSize(value))
+    .refine((rate) => rate > 0);
+  return keyOf('scalar', 'bytes per second, more than 0: 500MB, 2GiB', schema, undefined, text);
+}
+
 /** The same key, where no value is a value too. */
 export function optional<T>(key: ConfigKey<T>): ConfigKey<T | undefined> {
   return key;

@@ -33,6 +33,7 @@ export type TrainConfig = {
 } & {
   readonly offloadParam: Group<'offload_param'>;
   readonly offloadOptimizer: Group<'offload_optimizer'>;
+  readonly throttle: Group<'throttle'>;
   readonly lrSchedulerKwargs: Group<'lr_scheduler_kwargs'>;
 };
 

@@ -35,6 +35,9 @@ export function checkOptions(options: Omit<EngineOptions, 'model'>): void {
   const isOrder = isOneOf('auto', 'vertical', 'horizontal');
   check('microBatchOrder', options.microBatchOrder, isOrder, 'auto, vertical or horizontal');
   checkInitialState(options);
+  for (const [link, rate] of Object.entries(options.execution?.throttles ?? {})) {
+    check(`throttles.${link}`, rate, (value) => value > 0, 'bytes per second, more than 0');
+  }
   if (optimizer.learningRate !== undefined) checkLearningRate(optimizer.learningRate);
   check('beta1', optimizer.beta1, isShare, 'a number from 0 to below 1');
   check('beta2', optimizer.beta2, isShare, 'a number from 0 to below 1');

@@ -201,7 +201,7 @@ export class StepExecutor {
     hooks: UpdateHooks,
   ): Promise<void> {
     const { pace, throttles } = this.#options;
-    const isHeldBack = pace !== undefined || throttles !== undefined;
+    const isHeldBack = pace !== undefined || Object.keys(throttles ?? {}).length > 0;
     if (isHeldBack) await this.#updates.enter(operation.id);
     try {
       let start = performance.now();

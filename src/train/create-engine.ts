@@ -15,7 +15,7 @@ import type { RunPlan } from './plan-run.js';
 /**
  * Plans memory, reserves it and loads.
  *
- * @param execution how steps are executed and watched
+ * @param execution how steps are watched
  * @throws what `Engine.create` throws
  */
 export function createEngine(
@@ -25,14 +25,15 @@ export function createEngine(
 ): Promise<Engine> {
   const { config, model, dataset, evalDataset, lengthLimits, initialState } = plan;
   const datasets = evalDataset === undefined ? [dataset] : [dataset, evalDataset];
+  const options = engineOptionsOf(config);
   return Engine.create({
-    ...engineOptionsOf(config),
+    ...options,
     model,
     exampleBatch: exampleBatchOf(datasets, largestBatchSize(config), lengthLimits),
     runId: runIdOf(model.blocks, config.outputDir),
     ...(initialState === undefined ? {} : { initialState }),
     logger,
-    execution,
+    execution: { ...options.execution, ...execution },
   });
 }
 

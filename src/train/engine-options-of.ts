@@ -3,6 +3,7 @@
  */
 import type { TrainConfig } from '../config/train-config.js';
 import type { EngineOptions } from '../engine/engine-options.js';
+import type { Throttles } from '../engine/link-turns.js';
 
 /** Every option that the configuration decides. */
 export function engineOptionsOf(config: TrainConfig) {
@@ -27,8 +28,20 @@ export function engineOptionsOf(config: TrainConfig) {
       maxGradNorm: config.maxGradNorm,
     },
     optimizerWorkers: config.optimizerWorkers,
+    execution: { throttles: throttlesOf(config) },
     seed: config.seed,
   } satisfies Partial<EngineOptions>;
+}
+
+/** The links that the configuration throttles. */
+function throttlesOf({ throttle }: TrainConfig): Throttles {
+  const { upload, download, nvmeRead, nvmeWrite } = throttle;
+  return {
+    ...(upload !== undefined && { upload }),
+    ...(download !== undefined && { download }),
+    ...(nvmeRead !== undefined && { nvme_read: nvmeRead }),
+    ...(nvmeWrite !== undefined && { nvme_write: nvmeWrite }),
+  };
 }
 
 /** Whether a run evaluates at all. */

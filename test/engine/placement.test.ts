@@ -105,6 +105,14 @@ const VARIANTS: readonly [string, Variant][] = [
     },
   ],
   [
+    'throttled links, which change the timing',
+    {
+      deviceMemory: '512KiB',
+      hostMemory: '6MiB',
+      execution: { throttles: { upload: 3e8, download: 1e8, nvme_read: 2e9, nvme_write: 1e9 } },
+    },
+  ],
+  [
     'horizontal order, on host',
     {
       offloadParam: 'cpu',

@@ -34,6 +34,7 @@ describe('an option', () => {
     ['epsilon', { optimizer: { epsilon: -1 } }],
     ['weightDecay', { optimizer: { weightDecay: Number.NaN } }],
     ['maxGradNorm', { optimizer: { maxGradNorm: -1 } }],
+    ['throttles.upload', { execution: { throttles: { upload: 0 } } }],
     ['dtype', { dtype: 'float16' as 'float32' }],
     ['microBatchOrder', { microBatchOrder: 'sideways' as 'auto' }],
     ['offloadParam', { offloadParam: 'disk' as 'nvme' }],

@@ -3,9 +3,28 @@
  */
 import { availableParallelism } from 'node:os';
 import type { ConfigKey } from '../config-key.js';
-import { booleanKey, bytesKey, choiceKey, listKey, wholeKey } from '../config-key.js';
+import {
+  booleanKey,
+  bytesKey,
+  choiceKey,
+  listKey,
+  optional,
+  rateKey,
+  wholeKey,
+} from '../config-key.js';
 
 const OFFLOAD_DEVICES = ['none', 'cpu', 'nvme', 'auto'] as const;
+
+/** What a link carries at most. */
+function throttleKey(link: string) {
+  return optional(
+    rateKey({
+      meaning: `Bytes per second of training steps at most, ${link}: makes a slower machine of this one. Changes no bit of the result.`,
+      source: 'Spillway',
+      fallbackText: 'not throttled',
+    }),
+  );
+}
 
 export const MEMORY_KEYS = {
   device: choiceKey(['auto', 'native', 'cpu', 'webgpu', 'tensorflow'], 'auto', {
@@ -66,6 +85,10 @@ export const MEMORY_KEYS = {
       fallbackText: 'the number of cores, at most 2',
     },
   ),
+  'throttle.nvme_read': throttleKey('reads from NVMe'),
+  'throttle.nvme_write': throttleKey('writes to NVMe'),
+  'throttle.upload': throttleKey('host memory to the device'),
+  'throttle.download': throttleKey('the device to host memory'),
   gradient_checkpointing: booleanKey(true, {
     meaning: 'Always on: blocks are computed again in the reverse pass. false is refused.',
     source: 'Hugging Face',
