@@ -56,8 +56,8 @@ export interface TrainingForecast extends TrainingPlan {
 /** How much more of a budget is tried. */
 const LARGER = 1.25;
 
-/** Steps that are simulated; the last is a steady one. */
-const STEPS = 3;
+/** Steps that are simulated: the second begins beside the update of the first, as all later ones. */
+const STEPS = 2;
 
 /**
  * Plans a run and simulates its steps; reserves no memory and no files.

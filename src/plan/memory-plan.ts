@@ -14,6 +14,7 @@ import { type Tier } from '../../core/types.js';
 import { MIN_STAGING } from '../../tiers/host/staging-pool.js';
 import { PeakBytes, type Decisions } from './peak-bytes.js';
 import type { MemoryPlan, MemoryPlanInput, OffloadDevice, MicroBatchOrder } from './placement.js';
+import { StateSizes } from './state-sizes.js';
 
 /** What to plan for in any order. */
 type UnorderedInput = Omit<MemoryPlanInput, 'order'>;
@@ -135,9 +136,10 @@ export function planMemory(
 ): MemoryPlan {
   checkWishes(input);
   const inputs = ordersOf(input).map((order) => ({ ...input, order }));
-  const minimumBytes = inputs.map(leastPeaks).reduce(smaller);
+  const states = new StateSizes(input.layout, input.dtype);
+  const minimumBytes = inputs.map((one) => leastPeaks(one, states)).reduce(smaller);
   for (const one of inputs) {
-    const plan = planInOrder(one);
+    const plan = planInOrder(one, states);
     if (plan !== undefined) return { ...plan, minimumBytes };
   }
   throw refuse(input, minimumBytes);
@@ -153,8 +155,8 @@ function ordersOf(input: {
 }
 
 /** The peaks with everything as far from the device as it may be. */
-function leastPeaks(input: MemoryPlanInput): Record<Tier, number> {
-  const planner = new PeakBytes(input);
+function leastPeaks(input: MemoryPlanInput, states: StateSizes): Record<Tier, number> {
+  const planner = new PeakBytes(input, states);
   return planner.peaksOf(farthest(input, planner));
 }
 
@@ -165,8 +167,11 @@ function smaller(a: Record<Tier, number>, b: Record<Tier, number>): Record<Tier,
 }
 
 /** The plan in one order, or undefined where nothing fits. */
-function planInOrder(input: MemoryPlanInput): Omit<MemoryPlan, 'minimumBytes'> | undefined {
-  const planner = new PeakBytes(input);
+function planInOrder(
+  input: MemoryPlanInput,
+  states: StateSizes,
+): Omit<MemoryPlan, 'minimumBytes'> | undefined {
+  const planner = new PeakBytes(input, states);
   const decisions = farthest(input, planner);
   moveToDevice(input, planner, decisions);
   if (!fits(planner.peaksOf(decisions), input.budgets)) return undefined;

@@ -71,12 +71,13 @@ export class PeakBytes {
   /** Activation slots per block: every micro-batch in vertical order, one in horizontal. */
   readonly slotCount: number;
 
-  constructor(input: MemoryPlanInput) {
+  /** @param states of the input's layout and dtype */
+  constructor(input: MemoryPlanInput, states: StateSizes) {
     this.#input = input;
+    this.#states = states;
     this.slotCount = input.order === 'vertical' ? input.microBatchCount : 1;
     const { blocks, layout, order, microBatchCount } = input;
     this.#accumulators = useAccumulatorsOf(blocks, layout, order, microBatchCount);
-    this.#states = new StateSizes(layout, input.dtype);
     this.#packed = blocks.map((block) => packedOf(block, input));
     this.#gradients = blocks.map((block) => gradientBytes(block, input));
   }

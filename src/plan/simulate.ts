@@ -49,7 +49,7 @@ const IN_FLIGHT: Readonly<Record<Link, number>> = {
 };
 
 /** Pieces of one shard at most; a large model has thousands of shards. */
-const UPDATE_PIECES = 4;
+const UPDATE_PIECES = 2;
 
 /** Predicts the steps of `sequence` by `costs`. */
 export function simulate(sequence: StepSequence, costs: StepCosts): Timeline {

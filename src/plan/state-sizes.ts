@@ -8,62 +8,96 @@ import { layoutBytes } from '../../tiers/nvme/layout.js';
 import { homeOf, stateType, statesOf, type GroupHomes } from './placement.js';
 import type { ParameterGroup, ParameterLayout } from './parameter-layout.js';
 
-interface StateSize {
-  readonly state: StateName;
-  /** One lease holds a group's state; leases are rounded up to the alignment. */
+/** States of one group that share a home. */
+interface HomeSize {
+  readonly home: keyof GroupHomes;
+  /** A lease per state, rounded up to the alignment. */
   readonly memoryBytes: number;
   /** With headers and padding. */
   readonly fileBytes: number;
 }
 
 export class StateSizes {
-  readonly #sizes: readonly (readonly StateSize[])[];
-  readonly #isTrainable: readonly boolean[];
+  /** By group. */
+  readonly #sizes: readonly (readonly HomeSize[])[];
+  readonly #trainable: readonly ParameterGroup[];
+  readonly #dtype: ComputeDtype;
 
   constructor({ groups }: Pick<ParameterLayout, 'groups'>, dtype: ComputeDtype) {
-    this.#sizes = groups.map((group) =>
-      statesOf(group, dtype).map((state) => sizeOf(group, state, dtype)),
-    );
-    this.#isTrainable = groups.map(({ trainable }) => trainable);
+    const fileBytes = new Map<string, number>();
+    this.#sizes = groups.map((group) => sizesOf(group, dtype, fileBytes));
+    this.#trainable = groups.filter(({ trainable }) => trainable);
+    this.#dtype = dtype;
   }
 
   /** Bytes of all states by the tier of their home. */
   bytesPerTier(homes: readonly Readonly<GroupHomes>[]): Record<Tier, number> {
-    const sums = { device: 0, host: 0, nvme: 0 };
-    for (const [group, sizes] of this.#sizes.entries()) {
-      for (const { state, memoryBytes, fileBytes } of sizes) {
-        const tier = homeOf(homes[group]!, state);
-        sums[tier] += tier === 'nvme' ? fileBytes : memoryBytes;
+    let device = 0;
+    let host = 0;
+    let nvme = 0;
+    for (let group = 0; group < this.#sizes.length; group += 1) {
+      const places = homes[group]!;
+      for (const { home, memoryBytes, fileBytes } of this.#sizes[group]!) {
+        const tier = places[home];
+        if (tier === 'nvme') nvme += fileBytes;
+        else if (tier === 'host') host += memoryBytes;
+        else device += memoryBytes;
       }
     }
-    return sums;
+    return { device, host, nvme };
   }
 
   /** States of which some trainable shard is on NVMe. */
   nvmeStates(homes: readonly Readonly<GroupHomes>[]): StateName[] {
-    const names = new Set<StateName>();
-    for (const [group, sizes] of this.#sizes.entries()) {
-      if (!this.#isTrainable[group]) continue;
-      for (const { state } of sizes) {
-        if (homeOf(homes[group]!, state) === 'nvme') names.add(state);
-      }
-    }
-    return [...names].sort();
+    const [first] = this.#trainable;
+    if (first === undefined) return [];
+    // Trainable groups have the same states.
+    return statesOf(first, this.#dtype)
+      .filter((state) =>
+        this.#trainable.some(({ index }) => homeOf(homes[index]!, state) === 'nvme'),
+      )
+      .sort();
   }
 }
 
-function sizeOf(group: ParameterGroup, state: StateName, dtype: ComputeDtype): StateSize {
+function sizesOf(
+  group: ParameterGroup,
+  dtype: ComputeDtype,
+  known: Map<string, number>,
+): HomeSize[] {
+  const states = statesOf(group, dtype);
+  const homes = [
+    ['param', states.filter((state) => state === 'param')],
+    ['grad', states.filter((state) => state === 'grad')],
+    ['optimizer', states.filter((state) => state !== 'param' && state !== 'grad')],
+  ] as const;
+  return homes.flatMap(([home, some]) => {
+    if (some.length === 0) return [];
+    let memoryBytes = 0;
+    let fileBytes = 0;
+    for (const state of some) {
+      const elementBytes = stateType(state, dtype) === 'float32' ? 4 : 2;
+      memoryBytes += alignUp(group.length * elementBytes, IO_ALIGNMENT);
+      for (const { length } of group.shards) fileBytes += shardBytes(state, length, dtype, known);
+    }
+    return [{ home, memoryBytes, fileBytes }];
+  });
+}
+
+/** Bytes that a shard's state takes in a file; most shards have one length. */
+function shardBytes(
+  state: StateName,
+  elementCount: number,
+  dtype: ComputeDtype,
+  known: Map<string, number>,
+): number {
   const elementType = stateType(state, dtype);
-  const elementBytes = elementType === 'float32' ? 4 : 2;
-  const states = group.shards.map(({ id, length }) => ({
-    shard: id,
-    state,
-    elementCount: length,
-    elementType,
-  }));
-  return {
-    state,
-    memoryBytes: alignUp(group.length * elementBytes, IO_ALIGNMENT),
-    fileBytes: layoutBytes({ states, scratch: [], fileCount: 1, slots: 1 }),
-  };
+  const key = `${elementType}/${elementCount}`;
+  let bytes = known.get(key);
+  if (bytes === undefined) {
+    const states = [{ shard: 0, state, elementCount, elementType }];
+    bytes = layoutBytes({ states, scratch: [], fileCount: 1, slots: 1 });
+    known.set(key, bytes);
+  }
+  return bytes;
 }

@@ -21,7 +21,17 @@ export function chunkBytes(
   start: number,
   count: number,
 ): number {
-  return sumChunks(total, elementBytes, start, count, () => true);
+  if (count === 0) return 0;
+  const first = Math.floor(start / CHUNK_ELEMENTS);
+  const last = Math.floor((start + count - 1) / CHUNK_ELEMENTS);
+  const before = (last - first) * alignUp(CHUNK_ELEMENTS * elementBytes, IO_ALIGNMENT);
+  return before + oneChunkBytes(total, elementBytes, last);
+}
+
+/** Bytes of chunk `index`; the last one may be shorter. */
+function oneChunkBytes(total: number, elementBytes: number, index: number): number {
+  const length = Math.min(CHUNK_ELEMENTS, total - index * CHUNK_ELEMENTS);
+  return alignUp(length * elementBytes, IO_ALIGNMENT);
 }
 
 /**
@@ -37,34 +47,19 @@ export function writeBytes(
   count: number,
   { add, preserve = true }: { add: boolean; preserve?: boolean },
 ): WriteBytes {
-  const read = sumChunks(
-    total,
-    elementBytes,
-    start,
-    count,
-    (isPartial) => add || (isPartial && preserve),
-  );
-  return { read, written: chunkBytes(total, elementBytes, start, count) };
-}
-
-function sumChunks(
-  total: number,
-  elementBytes: number,
-  start: number,
-  count: number,
-  wanted: (isPartial: boolean) => boolean,
-): number {
-  let sum = 0;
-  for (let position = start; position < start + count;) {
-    const first = Math.floor(position / CHUNK_ELEMENTS) * CHUNK_ELEMENTS;
-    const length = Math.min(CHUNK_ELEMENTS, total - first);
-    const end = Math.min(start + count, first + length);
-    if (wanted(position > first || end < first + length)) {
-      sum += alignUp(length * elementBytes, IO_ALIGNMENT);
-    }
-    position = end;
-  }
-  return sum;
+  const written = chunkBytes(total, elementBytes, start, count);
+  if (add) return { read: written, written };
+  if (!preserve || count === 0) return { read: 0, written };
+  const end = start + count;
+  const first = Math.floor(start / CHUNK_ELEMENTS);
+  const last = Math.floor((end - 1) / CHUNK_ELEMENTS);
+  // Only the first and the last chunk may be covered in part.
+  const isPartial = (index: number): boolean =>
+    start > index * CHUNK_ELEMENTS || end < Math.min((index + 1) * CHUNK_ELEMENTS, total);
+  const read = [...new Set([first, last])]
+    .filter(isPartial)
+    .reduce((sum, index) => sum + oneChunkBytes(total, elementBytes, index), 0);
+  return { read, written };
 }
 
 /** Element sizes and homes of all states: what the functions below need to know. */
