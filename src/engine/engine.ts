@@ -13,7 +13,7 @@ import type { Link, Tier } from '../../core/types.js';
 import type { MicroBatch } from '../model/block.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import type { Phase, StepPlan } from '../plan/step-plan.js';
-import { stateBytesOf, type ParamAddress, type ParameterGroup } from '../plan/parameter-layout.js';
+import { stateBytesOf, type ParamAddress } from '../plan/parameter-layout.js';
 import { assembleEngine, type EngineParts } from './assemble-engine.js';
 import { CallGate } from './call-gate.js';
 import { checkBatch } from './check-batch.js';

@@ -195,7 +195,7 @@ describe('budgets', () => {
     const [works, ...refused] = await Promise.all([
       train(flags),
       ...Object.entries(smallest).map(([key, bytes]) =>
-        train({ ...flags, [key]: bytes - 1, output_dir: path('less') }),
+        train({ ...flags, [key]: bytes - 1, output_dir: path(`less-${key}`) }),
       ),
     ]);
     expect(works).toMatchObject({ status: 0, stderr: '' });
