@@ -109,7 +109,7 @@ export interface Device {
   reserve(byteLength: number, label: string): DeviceRegion;
   /**
    * `tensor`, or a copy of it where its memory is not its own: a view of a region or of a lease, or
-   * a reshaped one. Consumes it then.
+   * a reshaped one. Consumes it then. Nothing may write to it any more.
    */
   own(tensor: Tensor): Tensor;
   /** Resolves once every kernel that was launched until now has run. */

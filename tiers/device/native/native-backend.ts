@@ -153,6 +153,11 @@ export class NativeBackend extends tf.KernelBackend {
     return this.#entry(dataId).storage.chargedBytes === undefined;
   }
 
+  /** What has been launched fills the tensor's entry, and nothing later writes to it. */
+  complete(dataId: object): void {
+    this.arena.complete(this.#entry(dataId).storage);
+  }
+
   /** Copies `target.length` elements, from element `offset` of a tensor's entry on. */
   download(dataId: object, offset: number, target: NativeArray): Promise<void> {
     const { storage, address } = this.#plain(this.#entry(dataId));

@@ -178,10 +178,14 @@ export class NativeDevice implements Device {
   }
 
   own(tensor: Tensor): Tensor {
-    if (!this.#backend.isBorrowed(tensor.dataId)) return tensor;
-    const copy = this.run(() => tf.mul(tensor, 1));
-    tensor.dispose();
-    return copy;
+    let owned = tensor;
+    if (this.#backend.isBorrowed(tensor.dataId)) {
+      owned = this.run(() => tf.mul(tensor, 1));
+      tensor.dispose();
+    }
+    // Else its download would wait for whatever is launched in the meantime.
+    this.#backend.complete(owned.dataId);
+    return owned;
   }
 
   computed(): Promise<void> {

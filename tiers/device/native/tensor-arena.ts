@@ -44,6 +44,9 @@ export interface TensorStorage {
   holders: number;
   /** Whether a kernel may read or write it. */
   isComputed: boolean;
+  /** The compute command with which it is complete, once somebody has said so; kernels only read
+   * it from then on. */
+  completeSequence: number | undefined;
   /** Last commands of the transfer queues that use it; 0 for none. */
   uploadSequence: number;
   downloadSequence: number;
@@ -144,8 +147,15 @@ export class TensorArena {
   /** Makes every later command of the download queue see all that was written to `storage`. */
   useInDownload(storage: TensorStorage): void {
     const queues = this.#queues;
-    if (storage.isComputed) queues.wait(DOWNLOAD, COMPUTE, queues.submitted(COMPUTE));
+    if (storage.isComputed) {
+      queues.wait(DOWNLOAD, COMPUTE, storage.completeSequence ?? queues.submitted(COMPUTE));
+    }
     if (storage.uploadSequence > 0) queues.wait(DOWNLOAD, UPLOAD, storage.uploadSequence);
+  }
+
+  /** No kernel that is launched from now on writes to `storage`: downloads wait for none of them. */
+  complete(storage: TensorStorage): void {
+    storage.completeSequence ??= this.#queues.submitted(COMPUTE);
   }
 
   /** Drops one holder; with the last one the memory is free for what is submitted from now on. */
@@ -202,5 +212,13 @@ function makeStorage(
   chargedBytes: number | undefined,
   isComputed: boolean,
 ): TensorStorage {
-  return { address, chargedBytes, holders: 1, isComputed, uploadSequence: 0, downloadSequence: 0 };
+  return {
+    address,
+    chargedBytes,
+    holders: 1,
+    isComputed,
+    completeSequence: undefined,
+    uploadSequence: 0,
+    downloadSequence: 0,
+  };
 }
