@@ -5,7 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bytesPerLink } from '../../src/plan/step-plan.js';
-import { deviceMemoryFor, PacedChain, type ChainShape, type EngineShape } from './paced-chain.js';
+import {
+  deviceMemoryFor,
+  leastDeviceMemory,
+  PacedChain,
+  type ChainShape,
+  type EngineShape,
+} from './paced-chain.js';
 
 /** Parameters of 1 MiB per block are what moves; all but the last block's are frozen. */
 const LOADS: ChainShape = { blocks: 12, rows: 2, width: 512, params: 'matrix', onlyLast: true };
@@ -47,7 +53,7 @@ const CASES = [
 /** Compute time of each operation: more where both lanes are busy, so that noise counts less. */
 const RATIOS = [
   { ratio: 0.3, computeMs: 8 },
-  { ratio: 1, computeMs: 16 },
+  { ratio: 1, computeMs: 24 },
   { ratio: 3, computeMs: 6 },
 ] as const;
 
@@ -96,7 +102,7 @@ describe.each(CASES)('$link', ({ link, shape, options }) => {
   );
 
   it('and compute follow one another where there is no room to prefetch', async () => {
-    const deviceMemory = await deviceMemoryFor(shape, options(), () => true);
+    const deviceMemory = await leastDeviceMemory(shape, options());
     const narrow = await PacedChain.create(shape, { ...options(), deviceMemory });
     try {
       expect(narrow.engine.plan).toMatchObject({ spillLag: 0, region: { paramSlots: 1 } });

@@ -66,6 +66,11 @@ export function deviceMemoryFor(
   return leastBudget((deviceMemory) => planChain(shape, { ...options, deviceMemory }), wanted);
 }
 
+/** The smallest device budget that works. */
+export async function leastDeviceMemory(shape: ChainShape, options: EngineShape): Promise<number> {
+  return (await planChain(shape, { ...options, deviceMemory: 2 ** 28 })).minimumBytes.device;
+}
+
 /** The smallest host budget whose plan is as `wanted`. */
 export function hostMemoryFor(
   shape: ChainShape,
