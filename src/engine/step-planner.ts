@@ -6,7 +6,8 @@
 import type { ComputeDtype } from '../../core/types.js';
 import type { Block, MicroBatch } from '../model/block.js';
 import type { BlockProfile } from '../plan/block-profile.js';
-import { buildStep, type MicroBatchShape } from '../plan/build-step.js';
+import { buildStep } from '../plan/build-step.js';
+import type { MicroBatchShape } from '../plan/step-input.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import type { StepPlan } from '../plan/step-plan.js';

@@ -2,8 +2,9 @@
 // while in use, sums are canonical; and they load parameters as rarely as the slots allow.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { buildStep, type StepInput } from '../../src/plan/build-step.js';
+import { buildStep } from '../../src/plan/build-step.js';
 import { layoutParameters } from '../../src/plan/parameter-layout.js';
+import type { StepInput } from '../../src/plan/step-input.js';
 import { chainModel } from '../engine/paced-chain.js';
 import { randomStep } from './random-step.js';
 import { carryOut } from './symbolic-step.js';

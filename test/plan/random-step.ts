@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check';
 import type { Tier } from '../../core/types.js';
-import type { MicroBatchShape, StepInput } from '../../src/plan/build-step.js';
+import type { MicroBatchShape, StepInput } from '../../src/plan/step-input.js';
 import { packParams } from '../../src/plan/packed-params.js';
 import { layoutParameters } from '../../src/plan/parameter-layout.js';
 import { useAccumulatorsOf } from '../../src/plan/placement.js';

@@ -4,7 +4,7 @@
  * for, whatever the timing.
  */
 import { expect } from 'vitest';
-import type { StepInput } from '../../src/plan/build-step.js';
+import type { StepInput } from '../../src/plan/step-input.js';
 import { packParams } from '../../src/plan/packed-params.js';
 import type {
   Compute,

@@ -1,0 +1,141 @@
+/**
+ * @file The operations of a step as they are written down: numbers, dependencies, and when outputs
+ * leave the device.
+ */
+import { assert } from '../../core/errors.js';
+import type { Link } from '../../core/types.js';
+import { RegionTracker } from './region-tracker.js';
+import type { StepInput } from './step-input.js';
+import type { Action, Operation, OperationId, Output, Phase } from './step-plan.js';
+
+interface PendingFree {
+  readonly output: Output;
+  /** The transfer that reads it. */
+  readonly reader: OperationId;
+  /** Number of the first compute operation that may free it. */
+  readonly from: number;
+}
+
+export class OperationList {
+  readonly operations: Operation[] = [];
+  readonly region = new RegionTracker();
+  /** Of what is added from now on. */
+  phase: Phase = 'forward';
+  readonly #input: StepInput;
+  #computeCount = 0;
+  #pending: PendingFree[] = [];
+  readonly #fieldsSent = new Set<string>();
+
+  constructor(input: StepInput) {
+    this.#input = input;
+  }
+
+  compute(
+    action: Action,
+    after: readonly OperationId[],
+    claims: readonly object[],
+    extra: { fieldBytes?: number; fences?: readonly number[] } = {},
+  ): OperationId {
+    const due = this.#pending.filter(({ from }) => from <= this.#computeCount);
+    this.#pending = this.#pending.filter(({ from }) => from > this.#computeCount);
+    const { fieldBytes = 0, fences = [] } = extra;
+    const moved = fieldBytes > 0 ? { upload: fieldBytes } : {};
+    const id = this.add('compute', action, moved, after, {
+      ...(due.length > 0 && {
+        frees: due.map(({ output }) => output),
+        copied: [...new Set(due.map(({ reader }) => reader))],
+      }),
+      ...(fences.length > 0 && { fences }),
+    });
+    for (const claim of claims) this.region.use(claim, id);
+    this.#computeCount += 1;
+    return id;
+  }
+
+  /** An output leaves the device once `reader` has read it, `lag` compute operations from now. */
+  freeLater(output: Output, reader: OperationId, lag: number = this.#input.spillLag): void {
+    this.#pending.push({ output, reader, from: this.#computeCount + lag });
+  }
+
+  /** An output is freed once `user`'s kernels are launched. */
+  drop(output: Output, user: OperationId): void {
+    const old = this.operations[user]!;
+    this.operations[user] = { ...old, drops: [...(old.drops ?? []), output] };
+  }
+
+  /** NVMe or host memory to the device. */
+  fetch(
+    action: Action,
+    nvmeBytes: number,
+    uploadBytes: number,
+    after: readonly OperationId[],
+    claim: object,
+    fences: readonly number[] = [],
+  ): OperationId {
+    const bytes = { upload: uploadBytes, ...(nvmeBytes > 0 && { nvme_read: nvmeBytes }) };
+    const id = this.add('upload', action, bytes, after, fences.length > 0 ? { fences } : {});
+    this.region.use(claim, id);
+    return id;
+  }
+
+  /** The device to host memory, and on to NVMe. */
+  write(
+    action: Action,
+    downloadBytes: number,
+    nvme: { read: number; written: number } | undefined,
+    after: readonly OperationId[],
+  ): OperationId {
+    const bytes = { download: downloadBytes, ...nvmeBytes(nvme) };
+    return this.add('download', action, bytes, after);
+  }
+
+  /** Host memory to a gradient's home. */
+  hostWrite(
+    action: Action,
+    nvme: { read: number; written: number },
+    after: readonly OperationId[],
+  ): OperationId {
+    return this.add('nvme_write', action, nvmeBytes(nvme), after);
+  }
+
+  add(
+    lane: Operation['lane'],
+    action: Action,
+    bytes: Operation['bytes'],
+    after: readonly OperationId[],
+    extra: Partial<Operation> = {},
+  ): OperationId {
+    const id = this.operations.length;
+    const sorted = [...new Set(after)].sort((a, b) => a - b);
+    assert(
+      sorted.every((other) => other >= 0 && other < id),
+      'operations wait for earlier ones',
+    );
+    const phase = this.phase;
+    this.operations.push({ id, lane, phase, action, bytes, after: sorted, ...extra });
+    return id;
+  }
+
+  /** Bytes of the fields that a block is the first to put on the device; they stay there. */
+  fieldBytes(block: number, microBatch: number): number {
+    const { reads = [], readsIfPresent = [] } = this.#input.blocks[block]!;
+    const { fieldBytes } = this.#input.microBatches[microBatch]!;
+    let bytes = 0;
+    for (const name of [...reads, ...readsIfPresent]) {
+      const key = `${microBatch}/${name}`;
+      if (this.#fieldsSent.has(key)) continue;
+      this.#fieldsSent.add(key);
+      bytes += fieldBytes[name] ?? 0;
+    }
+    return bytes;
+  }
+}
+
+function nvmeBytes(
+  moved: { read: number; written: number } | undefined,
+): Partial<Record<Link, number>> {
+  return {
+    ...(moved !== undefined && moved.read > 0 && { nvme_read: moved.read }),
+    ...(moved !== undefined && moved.written > 0 && { nvme_write: moved.written }),
+  };
+}

@@ -1,0 +1,102 @@
+/**
+ * @file What the fetches of a step move, and where parameters lie: sizes that do not change while
+ * the step is written down.
+ *
+ * Pure.
+ */
+import type { RowBlock, TiledBlock } from '../model/block.js';
+import { packParams, type PackedParams } from './packed-params.js';
+import type { ParamAddress, ParameterGroup } from './parameter-layout.js';
+import type { StepInput } from './step-input.js';
+import { groupReadBytes, storedBytes } from './transfer-bytes.js';
+
+export class StepSizes {
+  readonly #input: StepInput;
+  /** Whole parameters of each block. */
+  readonly packed: readonly PackedParams[];
+
+  constructor(input: StepInput) {
+    this.#input = input;
+    this.packed = input.blocks.map((block) => packParams(block, input));
+  }
+
+  paramBytes(block: number): { read: number; upload: number } {
+    const byGroup = new Map<ParameterGroup, ParamAddress[]>();
+    for (const { address } of this.packed[block]!.params) {
+      const group = this.groupOf(address);
+      byGroup.set(group, [...(byGroup.get(group) ?? []), address]);
+    }
+    let read = 0;
+    let upload = 0;
+    for (const [group, addresses] of byGroup) {
+      const from = Math.min(...addresses.map(({ offset }) => offset));
+      const to = Math.max(...addresses.map(({ offset, length }) => offset + length));
+      read += groupReadBytes(group, 'param', from, to - from, this.#input);
+      const length = addresses.reduce((sum, address) => sum + address.length, 0);
+      if (this.isCounted(group)) upload += length * storedBytes('param', this.#input.dtype);
+    }
+    return { read, upload };
+  }
+
+  rowBytes(microBatch: number): { read: number; upload: number } {
+    const block = this.#input.blocks[0] as RowBlock;
+    let read = 0;
+    let upload = 0;
+    for (const [gather, { param }] of block.gathers.entries()) {
+      const address = this.#input.layout.params.get(param)!;
+      const group = this.groupOf(address);
+      read += groupReadBytes(group, 'param', address.offset, address.length, this.#input);
+      const rows = this.#input.microBatches[microBatch]!.gatherRows[gather]!;
+      const bytes = rows * this.columnsOf(block, gather) * storedBytes('param', this.#input.dtype);
+      if (this.isCounted(group)) upload += bytes;
+    }
+    return { read, upload };
+  }
+
+  columnsOf(block: RowBlock, gather: number): number {
+    return this.#input.layout.params.get(block.gathers[gather]!.param)!.spec.shape[1]!;
+  }
+
+  tileRange(
+    block: TiledBlock,
+    tile: number,
+  ): { address: ParamAddress; start: number; count: number } {
+    const address = this.#input.layout.params.get(block.tiledParam)!;
+    const [rows, columns] = address.spec.shape as [number, number];
+    const firstRow = tile * block.tileRows;
+    return {
+      address,
+      start: firstRow * columns,
+      count: Math.min(block.tileRows, rows - firstRow) * columns,
+    };
+  }
+
+  tileCount(block: TiledBlock): number {
+    const rows = this.#input.layout.params.get(block.tiledParam)!.spec.shape[0]!;
+    return Math.ceil(rows / block.tileRows);
+  }
+
+  /** Groups that a block reads where they live, on the device. */
+  aliasedGroups(block: number): number[] {
+    return [...new Set(this.packed[block]!.aliased.map(({ group }) => group))];
+  }
+
+  groupsOf(block: number): number[] {
+    const { blocks, layout } = this.#input;
+    const groups = blocks[block]!.uses.map((name) => layout.params.get(name)!.group);
+    return [...new Set(groups)].sort((a, b) => a - b);
+  }
+
+  groupOf(address: ParamAddress): ParameterGroup {
+    return this.#input.layout.groups[address.group]!;
+  }
+
+  /** Whether reading a group's parameters crosses the upload link. */
+  isCounted(group: ParameterGroup): boolean {
+    return this.#input.homes[group.index]!.param !== 'device';
+  }
+
+  isTrainable(name: string): boolean {
+    return this.#input.layout.params.get(name)!.spec.trainable !== false;
+  }
+}
