@@ -13,6 +13,8 @@ import { errorFormat, setErrorFormat } from './error-format.js';
 export interface PlanCommandOptions {
   /** JSON with stable keys instead of a table. */
   readonly json?: boolean;
+  /** Terabytes that the drive may be written, as text. */
+  readonly drive_tbw?: string;
 }
 
 /**
@@ -22,7 +24,7 @@ export interface PlanCommandOptions {
  */
 export async function runPlanCommand(
   args: readonly string[],
-  { json = false }: PlanCommandOptions = {},
+  { json = false, drive_tbw: driveText }: PlanCommandOptions = {},
 ): Promise<string> {
   const { values, positionals } = parseFlags(args);
   if (positionals.length > 1) {
@@ -32,6 +34,7 @@ export async function runPlanCommand(
       { arguments: positionals },
     );
   }
+  const driveTerabytes = driveText === undefined ? undefined : parseTerabytes(driveText);
   const notes = new DeferredLogger();
   let noteFormat = errorFormat();
   try {
@@ -45,9 +48,20 @@ export async function runPlanCommand(
     setErrorFormat(json ? 'json' : config.logFormat);
     // tfjs loads only now.
     const { planReport } = await import('../train/plan-report.js');
-    const planned = await planReport(config, notes);
+    const planned = await planReport(config, notes, {
+      ...(driveTerabytes !== undefined && { driveTerabytes }),
+    });
     return json ? JSON.stringify(planned.report, null, 2) : renderPlanTable(planned);
   } finally {
     notes.flushTo(await openLogger(noteFormat));
   }
+}
+
+function parseTerabytes(text: string): number {
+  const terabytes = Number(text);
+  if (text.trim() !== '' && Number.isFinite(terabytes) && terabytes > 0) return terabytes;
+  throw new SpillwayError(
+    'USAGE_INVALID',
+    `--drive_tbw is "${text}"; give the terabytes of the drive's data sheet, a number above 0`,
+  );
 }

@@ -18,6 +18,7 @@ import { runGenerateCommand, type GenerateCommandOptions } from './generate-comm
 import { packageVersion } from './package-version.js';
 import { runPlanCommand, type PlanCommandOptions } from './plan-command.js';
 import { runReportCommand, type ReportCommandOptions } from './report-command.js';
+import { runTuneCommand, type TuneCommandOptions } from './tune-command.js';
 import { runTrainCommand, type TrainCommandOptions } from './train-command.js';
 
 /**
@@ -51,6 +52,7 @@ function createProgram(setStatus: (status: number) => void): Command {
     .configureOutput({ writeErr: () => undefined });
   addTrain(program, setStatus);
   addPlan(program);
+  addTune(program);
   addEvaluate(program, setStatus);
   addGenerate(program, setStatus);
   addReport(program);
@@ -112,6 +114,7 @@ function addPlan(program: Command): void {
     .description('what a run would hold in each tier, and the smallest budgets that work')
     .argument('[args...]')
     .option('--json', 'print JSON with stable keys')
+    .option('--drive_tbw <TB>', 'terabytes that the drive may be written; says how long it lasts')
     .allowUnknownOption()
     .addHelpText(
       'after',
@@ -131,6 +134,23 @@ function addReport(program: Command): void {
     .option('--trace <FILE>', 'what train --trace wrote (default: trace.json in OUTPUT_DIR)')
     .action(async (folder: string, options: ReportCommandOptions) => {
       print(await runReportCommand(folder, options));
+    });
+}
+
+function addTune(program: Command): void {
+  program
+    .command('tune')
+    .usage('[CONFIG.yaml] [--key value ...]')
+    .description('measure this machine, so that plan predicts by its own figures')
+    .argument('[args...]')
+    .option('--json', 'print JSON with stable keys')
+    .allowUnknownOption()
+    .addHelpText(
+      'after',
+      '\nTakes the keys of train. Measures copies and AdamW; the folders of nvme_path; the blocks of\nmodel_name_or_path, where these are given. Takes less than 20 seconds.',
+    )
+    .action(async (args: string[], options: TuneCommandOptions) => {
+      print(await runTuneCommand(args, options));
     });
 }
 

@@ -2,7 +2,7 @@
  * @file What a step of a planned run would move, hold and take, before anything is reserved: the
  * engine's own step plan over its largest batch, simulated.
  */
-import type { Lane, Link, Tier } from '../../core/types.js';
+import { LINKS, type Lane, type Link, type Tier } from '../../core/types.js';
 import { createPlanningDevice } from '../../tiers/device/create-device.js';
 import type { Device } from '../../tiers/device/device.js';
 import { computeWork } from '../plan/compute-work.js';
@@ -34,7 +34,6 @@ export type LinkBytes = Readonly<Record<Link, number>>;
 
 /** What a larger budget of one tier would save. */
 export interface LargerBudget {
-  readonly tier: 'device' | 'host';
   readonly budgetBytes: number;
   /** Fewer bytes per step on each link; negative where it moves more. */
   readonly savedBytes: LinkBytes;
@@ -50,8 +49,16 @@ export interface TrainingForecast extends TrainingPlan {
   readonly timeline: Timeline;
   /** Seconds in which each lane is busy in a steady step. */
   readonly secondsPerLane: Readonly<Record<Lane, number>>;
-  readonly largerBudgets: readonly LargerBudget[];
+  readonly largerBudgets: Readonly<Record<'device' | 'host', LargerBudget>>;
+  /** What costs are defaults rather than this machine's. */
+  readonly unmeasured: readonly string[];
 }
+
+/** Costs by the device's name and the optimizer's workers. */
+export type CostsFor = (
+  device: string,
+  workers: number,
+) => Promise<{ readonly costs: MachineCosts; readonly missing: readonly string[] }>;
 
 /** How much more of a budget is tried. */
 const LARGER = 1.25;
@@ -62,12 +69,13 @@ const STEPS = 2;
 /**
  * Plans a run and simulates its steps; reserves no memory and no files.
  *
- * @param costs of this machine and the run's disk; undefined takes documented defaults
- * @throws as `planTraining`
+ * @param costsFor what is known of a device and of so many workers; default: documented defaults
+ * @throws as `planTraining`, and as `costsFor`
  */
 export async function forecastTraining(
   options: PlanningOptions,
-  costs?: MachineCosts,
+  costsFor: CostsFor = (device) =>
+    Promise.resolve({ costs: defaultCosts(device), missing: ['all'] }),
 ): Promise<TrainingForecast> {
   checkOptions(options);
   const budgets = budgetsOf(options);
@@ -81,6 +89,7 @@ export async function forecastTraining(
     const { plan } = planned;
     const packing = packingOf(device, options, layout, planned);
     const step = stepOf(options, packing, planned);
+    const { costs, missing } = await costsFor(device.name, planned.workers);
     const timeline = simulate(
       { plan: step, repeat: STEPS },
       costsOf(device, options, layout, planned, costs),
@@ -99,6 +108,7 @@ export async function forecastTraining(
         : undefined,
       timeline,
       secondsPerLane: timeline.steps.at(-1)!.busySeconds,
+      unmeasured: missing,
       largerBudgets: largerBudgets(device, options, layout, planned, budgets, bytesPerStep),
     };
   } finally {
@@ -115,7 +125,7 @@ export function costsOf(
   options: PlanningOptions,
   layout: ParameterLayout,
   { plan, profiles, workers }: PlannedTraining,
-  costs: MachineCosts = defaultCosts(device.name),
+  costs: MachineCosts,
 ): StepCosts {
   const { stagingCount: read, spillStagingCount: write } = plan;
   return stepCosts(costs, {
@@ -168,7 +178,7 @@ export function batchesOf({ exampleBatch, gradientAccumulationSteps = 1 }: Plann
   return Array.from({ length: gradientAccumulationSteps }, () => exampleBatch);
 }
 
-/** What a quarter more of a tier's budget would save, where it saves anything. */
+/** What a quarter more of a tier's budget would save. */
 function largerBudgets(
   device: Device,
   options: PlanningOptions,
@@ -176,25 +186,17 @@ function largerBudgets(
   planned: PlannedTraining,
   budgets: Readonly<Record<Tier, number>>,
   moved: LinkBytes,
-): LargerBudget[] {
-  return (['device', 'host'] as const).map((tier) => {
+): TrainingForecast['largerBudgets'] {
+  const larger = (tier: 'device' | 'host'): LargerBudget => {
     const budgetBytes = Math.floor(budgets[tier] * LARGER);
-    const larger = { ...budgets, [tier]: budgetBytes };
-    const other = planOn(device, options, layout, larger, planned.profiles);
+    const more = { ...budgets, [tier]: budgetBytes };
+    const other = planOn(device, options, layout, more, planned.profiles);
     const packing = packingOf(device, options, layout, other);
     const less = bytesPerLink(stepOf(options, packing, other));
-    const saved = (link: Link): number => moved[link] - less[link];
-    return {
-      tier,
-      budgetBytes,
-      savedBytes: {
-        upload: saved('upload'),
-        download: saved('download'),
-        nvme_read: saved('nvme_read'),
-        nvme_write: saved('nvme_write'),
-      },
-    };
-  });
+    const saved = LINKS.map((link) => [link, moved[link] - less[link]] as const);
+    return { budgetBytes, savedBytes: Object.fromEntries(saved) as Record<Link, number> };
+  };
+  return { device: larger('device'), host: larger('host') };
 }
 
 function perPhase<T>(of: (phase: Phase) => T): Record<Phase, T> {

@@ -7,10 +7,15 @@
  */
 import { alignUp } from '../../core/bytes.js';
 import { IO_ALIGNMENT } from '../../core/types.js';
-import type { Device } from '../../tiers/device/device.js';
+import type { Device, DeviceRegion } from '../../tiers/device/device.js';
 import type { Block, BlockAux, MicroBatch, ParamName } from '../model/block.js';
 import { homeOf, stateType, statesOf, type MemoryPlan } from '../plan/placement.js';
-import { packParams, wholeParams, type PackingInput } from '../plan/packed-params.js';
+import {
+  packParams,
+  wholeParams,
+  type PackedParams,
+  type PackingInput,
+} from '../plan/packed-params.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
 import { type Compute, type Phase, type StepPlan } from '../plan/step-plan.js';
 import { ActivationShapes } from './activation-shapes.js';
@@ -52,13 +57,45 @@ export async function simulateDevice(
   meta: Device,
   simulation: DeviceSimulation,
 ): Promise<Record<Phase, number>> {
-  const { blocks, layout, plan, step, batches } = simulation;
+  const { ledger } = meta;
+  return withComputeRunner(meta, simulation, async ({ runner, packed }) => {
+    const effects = new OperationEffects({ ...simulation, ledger, runner, packed });
+    const peaks: Record<Phase, number> = { forward: 0, backward: 0, update: 0 };
+    ledger.resetPeak();
+    for (const operation of simulation.step.operations) {
+      if (operation.lane !== 'compute') continue;
+      const action = operation.action as Compute;
+      const peak = await effects.run(operation, action);
+      peaks[operation.phase] = Math.max(peaks[operation.phase], peak);
+    }
+    runner.clear();
+    ledger.resetPeak();
+    peaks.update = ledger.liveBytes;
+    return peaks;
+  });
+}
+
+/** What runs a plan's compute operations without an engine around it. */
+export interface BareRunner {
+  readonly runner: ComputeRunner;
+  readonly packed: readonly PackedParams[];
+  /** Where fetched bytes would be; undefined values until it is written to. */
+  readonly region: DeviceRegion;
+}
+
+/** Runs `body` with a step begun on `device`, whose states have arbitrary values; frees all of it. */
+export async function withComputeRunner<T>(
+  device: Device,
+  simulation: DeviceSimulation,
+  body: (bare: BareRunner) => Promise<T>,
+): Promise<T> {
+  const { blocks, layout, plan, batches } = simulation;
   const packed = blocks.map((block) => packParams(block, simulation));
-  const resident = meta.reserve(residentBytes(simulation), 'resident states');
-  const region = meta.reserve(plan.region.byteLength, 'region');
+  const resident = device.reserve(residentBytes(simulation), 'resident states');
+  const region = device.reserve(plan.region.byteLength, 'region');
   const shapes = new ActivationShapes();
   const runner = new ComputeRunner({
-    device: meta,
+    device,
     region,
     blocks,
     layout,
@@ -69,27 +106,14 @@ export async function simulateDevice(
     onActivation: shapes.note,
     countUpload: () => undefined,
   });
-  const { ledger } = meta;
-  const effects = new OperationEffects({ ledger, runner, blocks, layout, packed, batches });
-  const peaks: Record<Phase, number> = { forward: 0, backward: 0, update: 0 };
   try {
-    meta.ledger.resetPeak();
     runner.begin(batches.map(auxOf));
-    for (const operation of step.operations) {
-      if (operation.lane !== 'compute') continue;
-      const action = operation.action as Compute;
-      const peak = await effects.run(operation, action);
-      peaks[operation.phase] = Math.max(peaks[operation.phase], peak);
-    }
-    runner.clear();
-    meta.ledger.resetPeak();
-    peaks.update = meta.ledger.liveBytes;
+    return await body({ runner, packed, region });
   } finally {
     runner.clear();
     region.dispose();
     resident.dispose();
   }
-  return peaks;
 }
 
 function auxOf({ fields }: MicroBatch, microBatch: number): BlockAux {

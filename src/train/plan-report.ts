@@ -5,15 +5,25 @@
  * so that a run holds at most what is said here.
  */
 import type { Logger } from '../../core/logger.js';
-import type { Tier } from '../../core/types.js';
+import type { Lane, Link, Tier } from '../../core/types.js';
 import { readModelDefinition } from '../checkpoint/read-model-definition.js';
 import type { TrainConfig } from '../config/train-config.js';
 import { emptyBatch } from '../data/example-batch.js';
-import { planTraining } from '../engine/plan-training.js';
+import { knownCosts } from '../engine/calibrate/cost-store.js';
+import {
+  defaultCosts,
+  forecastTraining,
+  type TrainingForecast,
+} from '../engine/forecast-training.js';
 import { homeShares, type TierShares } from '../plan/home-shares.js';
 import type { MicroBatchOrder } from '../plan/placement.js';
 import { stateBytesOf } from '../plan/parameter-layout.js';
-import { engineOptionsOf, largestBatchSize } from './engine-options-of.js';
+import type { Phase } from '../plan/step-plan.js';
+import { engineOptionsOf, evaluates, largestBatchSize } from './engine-options-of.js';
+
+/** Bytes per link, under the links' names. */
+type LinkBytes = Readonly<Record<Link, number>>;
+type TierBytes = Readonly<Record<Tier, number>>;
 
 /** What `spillway plan --json` prints; keys are stable. Bytes throughout. */
 export interface PlanReport {
@@ -21,13 +31,38 @@ export interface PlanReport {
   /** Of weights, gradients and AdamW states. */
   readonly state_bytes: number;
   readonly order: MicroBatchOrder;
-  /** Upper bounds of what the run holds. */
-  readonly peak_bytes: Readonly<Record<Tier, number>>;
-  readonly budget_bytes: Readonly<Record<Tier, number>>;
+  /** Of steps over the largest micro-batches, exact but for the device of a run that evaluates, or
+   * on a device that only a run tells about: there no more than this. */
+  readonly peak_bytes: TierBytes;
+  /** Of the device by phase of a step; absent where only a run tells. */
+  readonly peak_bytes_by_phase?: Readonly<Record<Phase, TierBytes>>;
+  readonly budget_bytes: TierBytes;
   /** The smallest budgets that work. */
-  readonly minimum_budgets: Readonly<Record<Tier, number>>;
+  readonly minimum_budgets: TierBytes;
   /** Share of each state's elements per tier. */
   readonly homes: Readonly<Record<'param' | 'grad' | 'optimizer', TierShares>>;
+  /** Of a step over the largest micro-batches. */
+  readonly bytes_per_step: LinkBytes;
+  readonly bytes_per_step_by_phase: Readonly<Record<Phase, LinkBytes>>;
+  /** Seconds in which each lane is busy, and those that a steady step takes. */
+  readonly seconds_per_step: Readonly<Record<Lane | 'total', number>>;
+  /** The lane that is busy longest. */
+  readonly limited_by: Lane;
+  /** Share of the update that runs beside compute. */
+  readonly hidden_update_share: number;
+  /** Terabytes (10^12 bytes) written to NVMe in 1,000 steps. */
+  readonly nvme_tb_written_per_1000_steps: number;
+  /** Where a drive's endurance was given. */
+  readonly drive_life?: { readonly steps: number; readonly days: number };
+  /** What a quarter more of a budget would save per step. */
+  readonly larger_budgets: Readonly<Record<'device' | 'host', BudgetGain>>;
+  /** Whether costs are this machine's, by `spillway tune`, and which are not. */
+  readonly costs: { readonly measured: boolean; readonly defaults: readonly string[] };
+}
+
+interface BudgetGain {
+  readonly budget_bytes: number;
+  readonly bytes_saved_per_step: LinkBytes;
 }
 
 /** The report, and the largest micro-batch that it is for. */
@@ -38,36 +73,102 @@ export interface PlannedRun {
   readonly length: number;
 }
 
+/** What is reported beside the configuration. */
+export interface PlanReportOptions {
+  /** Terabytes that may be written to the drive, by its data sheet. */
+  readonly driveTerabytes?: number;
+}
+
+const SECONDS_PER_DAY = 86_400;
+
 /**
  * Plans a run.
  *
  * @throws BUDGET_TOO_SMALL with the smallest budgets that work; MODEL_NOT_FOUND,
  *   MODEL_CONFIG_INVALID, MODEL_UNSUPPORTED, CONFIG_INVALID, DEVICE_UNAVAILABLE
  */
-export async function planReport(config: TrainConfig, logger: Logger): Promise<PlannedRun> {
+export async function planReport(
+  config: TrainConfig,
+  logger: Logger,
+  { driveTerabytes }: PlanReportOptions = {},
+): Promise<PlannedRun> {
   const { modelNameOrPath, strictConfig, packing } = config;
   const model = await readModelDefinition(modelNameOrPath, { strictConfig, logger });
   const length = Math.min(config.maxLength, model.maxPositions);
   const batchSize = largestBatchSize(config);
-  const { layout, budgets, plan } = await planTraining({
-    ...engineOptionsOf(config),
-    model,
-    // How long documents are only data tell; short ones are within every model's limits.
-    exampleBatch: emptyBatch({ batchSize, length, packed: packing, longestDocument: 2 }),
-    logger,
-  });
+  const forecast = await forecastTraining(
+    {
+      ...engineOptionsOf(config),
+      model,
+      // How long documents are only data tell; short ones are within every model's limits.
+      exampleBatch: emptyBatch({ batchSize, length, packed: packing, longestDocument: 2 }),
+      logger,
+    },
+    (device, workers) =>
+      knownCosts(
+        { device, workers, dtype: config.dtype, nvmePaths: config.nvmePath },
+        defaultCosts(device),
+      ),
+  );
+  const { layout, budgets, plan, timeline } = forecast;
   const lengths = layout.groups.map((group) => group.length);
+  const written = forecast.bytesPerStep.nvme_write;
   return {
     report: {
       parameters: layout.parameterCount,
       state_bytes: stateBytesOf(layout),
       order: plan.order,
-      peak_bytes: plan.peakBytes,
+      ...peaksOf(forecast, evaluates(config)),
       budget_bytes: budgets,
       minimum_budgets: plan.minimumBytes,
       homes: homeShares(plan.homes, lengths),
+      bytes_per_step: forecast.bytesPerStep,
+      bytes_per_step_by_phase: forecast.bytesPerPhase,
+      seconds_per_step: { ...forecast.secondsPerLane, total: timeline.stepSeconds },
+      limited_by: timeline.limitedBy,
+      hidden_update_share: timeline.hiddenUpdateShare ?? 1,
+      nvme_tb_written_per_1000_steps: (written * 1000) / 1e12,
+      ...(driveTerabytes === undefined || written === 0
+        ? {}
+        : { drive_life: driveLife((driveTerabytes * 1e12) / written, timeline.stepSeconds) }),
+      larger_budgets: gains(forecast),
+      costs: {
+        measured: forecast.unmeasured.length === 0,
+        defaults: forecast.unmeasured,
+      },
     },
     batchSize,
     length,
   };
+}
+
+function driveLife(steps: number, stepSeconds: number): { steps: number; days: number } {
+  return { steps: Math.floor(steps), days: (steps * stepSeconds) / SECONDS_PER_DAY };
+}
+
+function peaksOf(
+  { plan, devicePeaks }: TrainingForecast,
+  hasEvaluations: boolean,
+): Pick<PlanReport, 'peak_bytes' | 'peak_bytes_by_phase'> {
+  const { device: bound, host, nvme } = plan.peakBytes;
+  if (devicePeaks === undefined) return { peak_bytes: plan.peakBytes };
+  const { forward, backward, update } = devicePeaks;
+  const device = hasEvaluations ? bound : Math.max(forward, backward, update);
+  return {
+    peak_bytes: { device, host, nvme },
+    peak_bytes_by_phase: {
+      // What host and NVMe hold is leased for the whole run.
+      forward: { device: forward, host, nvme },
+      backward: { device: backward, host, nvme },
+      update: { device: update, host, nvme },
+    },
+  };
+}
+
+function gains({ largerBudgets }: TrainingForecast): PlanReport['larger_budgets'] {
+  const gain = (tier: 'device' | 'host'): BudgetGain => {
+    const { budgetBytes, savedBytes } = largerBudgets[tier];
+    return { budget_bytes: budgetBytes, bytes_saved_per_step: savedBytes };
+  };
+  return { device: gain('device'), host: gain('host') };
 }

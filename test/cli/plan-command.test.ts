@@ -3,7 +3,7 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
-import { TIERS } from '../../core/types.js';
+import { LINKS, TIERS } from '../../core/types.js';
 import { runCli } from '../../src/cli/run-cli.js';
 import type { PlanReport } from '../../src/train/plan-report.js';
 import { TINY_MODEL, readJson, trainArguments, writeJsonl, type Flags } from './end-to-end.js';
@@ -53,7 +53,7 @@ const RUN: Flags = {
 };
 
 describe('the plan', () => {
-  it('holds for the run: its ledgers stay below the peaks, at the given and the least budgets', async () => {
+  it('is what the run does: bytes per step, peaks, at the given and the least budgets', async () => {
     const plan = await planOf(RUN);
     const least = plan.minimum_budgets;
     const smallest = {
@@ -63,15 +63,16 @@ describe('the plan', () => {
     };
     for (const budgets of [{}, smallest]) {
       const flags = { ...RUN, ...budgets };
-      const { peak_bytes: planned } = await planOf(flags);
+      const planned = await planOf(flags);
       await printed('train', flags);
       const summary = readJson(path('output/summary.json')) as Pick<
         PlanReport,
         'peak_bytes' | 'budget_bytes'
-      >;
+      > & { readonly bytes_moved_per_step: PlanReport['bytes_per_step'] };
+      expect(planned.peak_bytes).toEqual(summary.peak_bytes);
+      expect(planned.bytes_per_step).toEqual(summary.bytes_moved_per_step);
       for (const tier of TIERS) {
-        expect(summary.peak_bytes[tier]).toBeLessThanOrEqual(planned[tier]);
-        expect(planned[tier]).toBeLessThanOrEqual(summary.budget_bytes[tier]);
+        expect(planned.peak_bytes[tier]).toBeLessThanOrEqual(summary.budget_bytes[tier]);
       }
     }
     for (const [key, bytes] of Object.entries(smallest)) {
@@ -92,9 +93,18 @@ describe('the plan', () => {
       'state_bytes',
       'order',
       'peak_bytes',
+      'peak_bytes_by_phase',
       'budget_bytes',
       'minimum_budgets',
       'homes',
+      'bytes_per_step',
+      'bytes_per_step_by_phase',
+      'seconds_per_step',
+      'limited_by',
+      'hidden_update_share',
+      'nvme_tb_written_per_1000_steps',
+      'larger_budgets',
+      'costs',
     ]);
     expect(plan.parameters).toBe(24_544);
     expect(plan.state_bytes).toBe(24_544 * 16);
@@ -104,6 +114,32 @@ describe('the plan', () => {
       expect(Object.keys(shares)).toEqual([...TIERS]);
       expect(shares.device + shares.host + shares.nvme).toBeCloseTo(1, 12);
     }
+  });
+
+  it('adds up: phases to steps, written bytes to the life of a drive', async () => {
+    const flags = { ...RUN, 'offload_optimizer.device': 'nvme', 'offload_param.device': 'nvme' };
+    const plan = JSON.parse(
+      await printed('plan', flags, '--json', '--drive_tbw', '600'),
+    ) as PlanReport;
+    for (const link of LINKS) {
+      const phases = Object.values(plan.bytes_per_step_by_phase);
+      const sum = phases.reduce((total, bytes) => total + bytes[link], 0);
+      expect(sum).toBe(plan.bytes_per_step[link]);
+    }
+    // Without a host home: weights and moments are read and written once by the update at least.
+    const states = plan.parameters * 12;
+    expect(plan.bytes_per_step_by_phase.update.nvme_write).toBeGreaterThanOrEqual(states);
+    expect(plan.bytes_per_step_by_phase.update.nvme_read).toBeGreaterThanOrEqual(states);
+    const written = plan.bytes_per_step.nvme_write;
+    expect(plan.nvme_tb_written_per_1000_steps).toBeCloseTo(written / 1e9, 12);
+    expect(plan.drive_life?.steps).toBe(Math.floor(600e12 / written));
+    const { total, ...lanes } = plan.seconds_per_step;
+    expect(total).toBeGreaterThanOrEqual(Math.max(...Object.values(lanes)));
+    expect(lanes[plan.limited_by]).toBe(Math.max(...Object.values(lanes)));
+    expect(plan.costs).toEqual({
+      measured: false,
+      defaults: ['copies', 'update', 'nvme', 'compute'],
+    });
   });
 
   it('needs only a config.json, alone or in a folder, and no data', async () => {
@@ -138,6 +174,10 @@ describe('the plan', () => {
     expect(lines.slice(4, 7).map((line) => line.split(' ')[0])).toEqual([...TIERS]);
     expect(lines[8]).toMatch(/^state +device +host +nvme$/);
     expect(lines[9]).toMatch(/^param( +\d+ %){3}$/);
+    expect(lines[13]).toMatch(/^step +time +bytes +forward +backward +update$/);
+    expect(lines[15]).toMatch(/^upload +[\d.]+ ms( +[\d.]+ [KM]?i?B){4}$/);
+    expect(table).toMatch(/\na steady step takes [\d.]+ ms, limited by \w+; \d+ % of the update/);
+    expect(table).toMatch(/\ncosts: defaults \(copies, .*\); run spillway tune\n$/);
   });
 });
 
@@ -162,6 +202,7 @@ it.each([
     'CONFIG_INVALID',
     /nvme_path/,
   ],
+  [['--model_name_or_path', TINY_MODEL, '--drive_tbw', 'much'], 'USAGE_INVALID', /drive_tbw/],
   [
     ['--model_name_or_path', TINY_MODEL, '--device', 'webgpu'],
     'DEVICE_UNAVAILABLE',

@@ -1,0 +1,207 @@
+/**
+ * @file What `spillway tune` measured, kept between runs: an LMDB directory at
+ * `$XDG_CACHE_HOME/spillway/costs`, else `~/.cache/spillway/costs`.
+ *
+ * Keys name the machine (processor, cores, threads, addon, Node.js) and, for disks, the folders. A
+ * value is its CRC-32C (4 bytes, little-endian) and then JSON, since LMDB's pages carry no checksum.
+ * A damaged value is as good as none: it is measured again.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { availableParallelism, cpus, homedir } from 'node:os';
+import { isAbsolute, join, resolve } from 'node:path';
+import { open, type RootDatabase } from 'lmdb';
+import { ABI_VERSION, isa, kernels } from '../../../tiers/native/binding.js';
+import { openFailure } from '../../../tiers/nvme/data-file.js';
+import {
+  DEFAULT_COSTS,
+  type LinkCost,
+  type MachineCosts,
+  type MeasuredCompute,
+} from '../../plan/costs.js';
+
+/** Version of the records below. */
+const VERSION = 1;
+
+/** Of device and host, whatever the disk. */
+export interface CopyCosts {
+  readonly upload: LinkCost;
+  readonly download: LinkCost;
+}
+
+/** Of a set of folders. */
+export interface DiskCosts {
+  readonly nvmeRead: LinkCost;
+  readonly nvmeWrite: LinkCost;
+  readonly nvmeSharing: number;
+}
+
+/** Of the optimizer's workers. */
+export interface UpdateCosts {
+  readonly updateElementsPerSecond: number;
+}
+
+/** What was measured, and what was not and is taken from defaults. */
+export interface KnownCosts {
+  readonly costs: MachineCosts;
+  readonly missing: readonly ('copies' | 'update' | 'nvme' | 'compute')[];
+}
+
+/** What costs depend on besides the machine. */
+export interface CostKeys {
+  readonly device: string;
+  readonly dtype: string;
+  readonly workers: number;
+  /** Folders of the NVMe tier; none where nothing is put there. */
+  readonly nvmePaths: readonly string[];
+}
+
+/** The folder of people who set none: XDG's base directory for caches. */
+export function costFolder(env: Readonly<NodeJS.ProcessEnv> = process.env): string {
+  const base = env['XDG_CACHE_HOME'];
+  // The specification has relative paths ignored.
+  const caches = base !== undefined && isAbsolute(base) ? base : join(homedir(), '.cache');
+  return join(caches, 'spillway', 'costs');
+}
+
+/** Costs by machine and path. */
+export class CostStore {
+  readonly #database: RootDatabase<Buffer, string>;
+  readonly #machine: string;
+
+  private constructor(database: RootDatabase<Buffer, string>) {
+    this.#database = database;
+    this.#machine = machineKey();
+  }
+
+  /** Opens the store, creating it when absent. @throws PATH_UNWRITABLE, IO_ERROR */
+  static open(folder: string = costFolder()): CostStore {
+    try {
+      const path = join(folder, 'directory');
+      return new CostStore(
+        open<Buffer, string>({ path, encoding: 'binary', overlappingSync: false, noSubdir: false }),
+      );
+    } catch (error) {
+      throw openFailure(folder, error);
+    }
+  }
+
+  async putCopies(device: string, costs: CopyCosts): Promise<void> {
+    await this.#put(`copies/${device}`, costs);
+  }
+
+  async putUpdate(
+    { dtype, workers }: Pick<CostKeys, 'dtype' | 'workers'>,
+    costs: UpdateCosts,
+  ): Promise<void> {
+    await this.#put(`update/${dtype}/${workers}`, costs);
+  }
+
+  async putDisk(paths: readonly string[], costs: DiskCosts): Promise<void> {
+    await this.#put(diskKey(paths), costs);
+  }
+
+  /** Replaces what is known of these operations. */
+  async putCompute(device: string, measured: readonly MeasuredCompute[]): Promise<void> {
+    for (const one of measured) await this.#put(`compute/${device}/${digest(one.key)}`, one);
+  }
+
+  /** Everything that is known, defaults for the rest. */
+  known({ device, dtype, workers, nvmePaths }: CostKeys, defaults: MachineCosts): KnownCosts {
+    const copies = this.#get(`copies/${device}`) as CopyCosts | undefined;
+    const update = this.#get(`update/${dtype}/${workers}`) as UpdateCosts | undefined;
+    const disk = this.#get(diskKey(nvmePaths)) as DiskCosts | undefined;
+    const compute = this.#all(`compute/${device}/`) as MeasuredCompute[];
+    const missing: KnownCosts['missing'][number][] = [];
+    if (copies === undefined) missing.push('copies');
+    if (update === undefined) missing.push('update');
+    if (disk === undefined && nvmePaths.length > 0) missing.push('nvme');
+    if (compute.length === 0) missing.push('compute');
+    const { links } = defaults;
+    return {
+      costs: {
+        ...defaults,
+        links: {
+          upload: copies?.upload ?? links.upload,
+          download: copies?.download ?? links.download,
+          nvme_read: disk?.nvmeRead ?? links.nvme_read,
+          nvme_write: disk?.nvmeWrite ?? links.nvme_write,
+        },
+        nvmeSharing: disk?.nvmeSharing ?? defaults.nvmeSharing,
+        updateElementsPerSecond:
+          update?.updateElementsPerSecond ?? defaults.updateElementsPerSecond,
+        compute,
+        // What was measured was measured with its launch.
+        launchSeconds: compute.length === 0 ? defaults.launchSeconds : 0,
+      },
+      missing,
+    };
+  }
+
+  /** Idempotent. */
+  async close(): Promise<void> {
+    await this.#database.close();
+  }
+
+  async #put(key: string, value: object): Promise<void> {
+    const payload = new TextEncoder().encode(JSON.stringify(value));
+    const encoded = Buffer.alloc(4 + payload.byteLength);
+    encoded.writeUInt32LE(kernels().crc32c(payload), 0);
+    encoded.set(payload, 4);
+    await this.#database.put(`${this.#machine}/${key}`, encoded);
+  }
+
+  #get(key: string): unknown {
+    const value = this.#database.get(`${this.#machine}/${key}`);
+    return value === undefined ? undefined : decode(value);
+  }
+
+  #all(prefix: string): unknown[] {
+    const start = `${this.#machine}/${prefix}`;
+    const values: unknown[] = [];
+    for (const { value } of this.#database.getRange({ start, end: `${start}\uffff` })) {
+      const decoded = decode(value);
+      if (decoded !== undefined) values.push(decoded);
+    }
+    return values;
+  }
+}
+
+/** What is known of this machine; `defaults` alone where nothing was ever measured. */
+export async function knownCosts(
+  keys: CostKeys,
+  defaults: MachineCosts = DEFAULT_COSTS,
+  folder: string = costFolder(),
+): Promise<KnownCosts> {
+  if (!existsSync(join(folder, 'directory'))) {
+    return { costs: defaults, missing: ['copies', 'update', 'nvme', 'compute'] };
+  }
+  const store = CostStore.open(folder);
+  try {
+    return store.known(keys, defaults);
+  } finally {
+    await store.close();
+  }
+}
+
+function decode(value: Buffer): unknown {
+  if (value.byteLength < 4) return undefined;
+  const payload = Uint8Array.from(value.subarray(4));
+  if (kernels().crc32c(payload) !== value.readUInt32LE(0)) return undefined;
+  return JSON.parse(Buffer.from(payload).toString('utf8'));
+}
+
+function machineKey(): string {
+  const model = cpus()[0]?.model ?? '';
+  const threads = process.env['SPILLWAY_THREADS'] ?? '';
+  const facts = [VERSION, model, availableParallelism(), threads, ABI_VERSION, isa()];
+  return digest([...facts, process.version].join('|'));
+}
+
+function diskKey(paths: readonly string[]): string {
+  return `disk/${digest(paths.map((path) => resolve(path)).join('\0'))}`;
+}
+
+function digest(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}

@@ -1,0 +1,135 @@
+// Goal: what is measured is kept for this machine and disk alone, with checksums, and predicts the
+// operations that it was measured on.
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { open } from 'lmdb';
+import { afterAll, describe, expect, it } from 'vitest';
+import { readModelDefinition } from '../../src/checkpoint/read-model-definition.js';
+import { emptyBatch } from '../../src/data/example-batch.js';
+import { calibrate } from '../../src/engine/calibrate/calibrate.js';
+import { CostStore, knownCosts, type CostKeys } from '../../src/engine/calibrate/cost-store.js';
+import { costsOf, type DiskRate } from '../../src/engine/calibrate/measure-disk.js';
+import { median } from '../../src/engine/calibrate/median.js';
+import { forecastTraining } from '../../src/engine/forecast-training.js';
+import { DEFAULT_COSTS } from '../../src/plan/costs.js';
+import { DEVICES, fixtureFolder } from './run-engine.js';
+
+const root = mkdtempSync(join(tmpdir(), 'spillway-calibrate-'));
+afterAll(() => {
+  rmSync(root, { recursive: true });
+});
+const newFolder = (): string => mkdtempSync(join(root, 'costs-'));
+
+const KEYS: CostKeys = { device: 'native', dtype: 'float32', workers: 1, nvmePaths: [root] };
+const LINK = { bytesPerSecond: 3e9, secondsPerPiece: 1e-5 };
+const COPIES = { upload: LINK, download: { ...LINK, bytesPerSecond: 2e9 } };
+
+describe('kept costs', () => {
+  it('come back as they were put, and defaults stand in for the rest by name', async () => {
+    const folder = newFolder();
+    expect(await knownCosts(KEYS, DEFAULT_COSTS, folder)).toEqual({
+      costs: DEFAULT_COSTS,
+      missing: ['copies', 'update', 'nvme', 'compute'],
+    });
+    expect(readdirSync(folder)).toEqual([]); // Asking makes nothing.
+    const store = CostStore.open(folder);
+    await store.putCopies('native', COPIES);
+    const disk = { nvmeRead: LINK, nvmeWrite: LINK, nvmeSharing: 0.5 };
+    await store.putDisk([root], disk);
+    await store.close();
+    const { costs, missing } = await knownCosts(KEYS, DEFAULT_COSTS, folder);
+    expect(costs.links).toEqual({ ...COPIES, nvme_read: LINK, nvme_write: LINK });
+    expect(costs.nvmeSharing).toBe(0.5);
+    expect(missing).toEqual(['update', 'compute']);
+    const elsewhere = await knownCosts({ ...KEYS, nvmePaths: ['/other'] }, DEFAULT_COSTS, folder);
+    expect(elsewhere.missing).toEqual(['update', 'nvme', 'compute']);
+    const other = await knownCosts({ ...KEYS, device: 'cpu' }, DEFAULT_COSTS, folder);
+    expect(other.missing).toContain('copies');
+  });
+
+  it('are as good as none when a byte of them is damaged', async () => {
+    const folder = newFolder();
+    const store = CostStore.open(folder);
+    await store.putCopies('native', COPIES);
+    await store.close();
+    const path = join(folder, 'directory');
+    const database = open<Buffer, string>({ path, encoding: 'binary', noSubdir: false });
+    for (const { key, value } of database.getRange()) {
+      const damaged = Buffer.from(value);
+      damaged[damaged.length - 3]! ^= 1;
+      await database.put(key, damaged);
+    }
+    await database.close();
+    const { costs, missing } = await knownCosts(KEYS, DEFAULT_COSTS, folder);
+    expect(missing).toContain('copies');
+    expect(costs.links.upload).toEqual(DEFAULT_COSTS.links.upload);
+  });
+});
+
+describe('a disk that reads and writes', () => {
+  const rates = (read: number, write: number, mixed: number): DiskRate[] =>
+    Object.entries({ read, write, mixed }).map(([mode, bytesPerSecond]) => ({
+      mode: mode as DiskRate['mode'],
+      blockBytes: 2 ** 20,
+      depth: 8,
+      bytesPerSecond,
+    }));
+
+  it.each([
+    ['one or the other', 2, 6, 3, 1],
+    ['both at once', 2, 6, 4, 0],
+    ['something between', 2, 6, 24 / 7, 0.5],
+  ])('shares %s', (_name, read, write, mixed, sharing) => {
+    expect(costsOf(rates(read, write, mixed)).nvmeSharing).toBeCloseTo(sharing, 12);
+  });
+});
+
+it('the median is the middle one, the lower of two', () => {
+  expect(median([5, 1, 9])).toBe(5);
+  expect(median([4, 1, 3, 2])).toBe(2);
+});
+
+it.each(DEVICES)(
+  'what is measured predicts every operation of its model, on %s',
+  async (device) => {
+    const folder = newFolder();
+    const files = newFolder();
+    const model = await readModelDefinition(fixtureFolder('llama-tiny'));
+    const batchOf = (length: number) => emptyBatch({ batchSize: 1, length, packed: false });
+    const options = { device, model, dtype: 'float32' as const, optimizerWorkers: 1 };
+    const calibration = await calibrate({
+      device,
+      dtype: 'float32',
+      workers: 1,
+      nvmePaths: [files],
+      compute: { options, length: 24, batchOf },
+      folder,
+      computeSeconds: 0.2,
+      rateSeconds: 0.01,
+    });
+    expect(readdirSync(files)).toEqual([]); // No file stays.
+    const keys = { ...KEYS, device, nvmePaths: [files] };
+    const known = await knownCosts(keys, DEFAULT_COSTS, folder);
+    expect(known.missing).toEqual([]);
+    const { links, updateElementsPerSecond } = known.costs;
+    for (const rate of [...Object.values(links).map((link) => link.bytesPerSecond)]) {
+      // No machine of these years is outside.
+      expect(rate).toBeGreaterThan(1e6);
+      expect(rate).toBeLessThan(1e13);
+    }
+    expect(updateElementsPerSecond).toBe(calibration.update.updateElementsPerSecond);
+    // All of the model's operations, those of its further layers too, are the measured ones.
+    const forecast = await forecastTraining({ ...options, exampleBatch: batchOf(24) }, () =>
+      Promise.resolve({ ...known, costs: { ...known.costs, multiplyAddsPerSecond: NaN } }),
+    );
+    const { starts, ends } = forecast.timeline.steps.at(-1)!;
+    const measured = new Map(calibration.compute.map(({ kind, seconds }) => [kind, seconds]));
+    const computes = forecast.step.operations.filter(({ lane }) => lane === 'compute');
+    expect(computes.length).toBeGreaterThan(calibration.compute.length);
+    for (const { id, action } of computes) {
+      const [kind] = [...measured].find(([name]) => name.startsWith(`${action.kind} `))!;
+      expect(ends[id]! - starts[id]!).toBeCloseTo(measured.get(kind)!, 6);
+    }
+  },
+);
