@@ -17,6 +17,8 @@ import { ThreadPoolBackend } from '../tiers/nvme/thread-pool-backend.js';
 
 type Bytes = Uint8Array<SharedArrayBuffer>;
 type Op = 'read' | 'write';
+/** `mixed`: reads and writes in turn, as an update of states on NVMe moves them. */
+type Load = Op | 'mixed';
 
 const REQUEST_BYTES = 2 ** 20;
 const REQUESTS = 192;
@@ -33,29 +35,36 @@ function cut(slab: Bytes): Bytes[] {
   );
 }
 
+/** What the request number `turn` of a load does. */
+function opOf(load: Load, turn: number): Op {
+  if (load !== 'mixed') return load;
+  return turn % 2 === 0 ? 'read' : 'write';
+}
+
 async function runBackend(
   backend: IoBackend,
   file: IoFile,
-  op: Op,
+  load: Load,
   depth: number,
   buffers: readonly Bytes[],
 ): Promise<void> {
   let next = 0;
   const lane = async (buffer: Bytes): Promise<void> => {
     while (next < REQUESTS) {
-      const offset = ORDER[next++]! * REQUEST_BYTES;
-      await backend[op](file, offset, buffer);
+      const turn = next++;
+      const offset = ORDER[turn]! * REQUEST_BYTES;
+      await backend[opOf(load, turn)](file, offset, buffer);
     }
   };
   await Promise.all(buffers.slice(0, depth).map(lane));
 }
 
-function runBlockingRing(fd: number, op: Op, buffers: readonly Bytes[]): void {
+function runBlockingRing(fd: number, load: Load, buffers: readonly Bytes[]): void {
   const io = createSyncIo({ depth: BUFFERS });
   const tickets: number[] = [];
   for (const [turn, index] of ORDER.entries()) {
     if (turn >= BUFFERS) io.wait(tickets[turn - BUFFERS]!);
-    tickets.push(io[op](fd, index * REQUEST_BYTES, buffers[turn % BUFFERS]!));
+    tickets.push(io[opOf(load, turn)](fd, index * REQUEST_BYTES, buffers[turn % BUFFERS]!));
   }
   for (const ticket of tickets.slice(-BUFFERS)) io.wait(ticket);
   io.dispose();
@@ -91,16 +100,16 @@ try {
     await backend.reserve(file, REQUESTS * REQUEST_BYTES);
     // The first write into reserved space is slower than every later one.
     await runBackend(backend, file, 'write', depth, buffers);
-    for (const op of ['read', 'write'] as const) {
+    for (const load of ['read', 'write', 'mixed'] as const) {
       const times: number[] = [];
       const references: number[] = [];
       for (let round = 0; round < ROUNDS; round += 1) {
-        times.push(await secondsOf(() => runBackend(backend, file, op, depth, buffers)));
-        references.push(await secondsOf(() => runBlockingRing(file.fd, op, huge)));
+        times.push(await secondsOf(() => runBackend(backend, file, load, depth, buffers)));
+        references.push(await secondsOf(() => runBlockingRing(file.fd, load, huge)));
       }
       const bytes = REQUESTS * REQUEST_BYTES;
       const line = {
-        case: `${name} ${op}`,
+        case: `${name} ${load}`,
         depth,
         direct: file.direct,
         bytes,
