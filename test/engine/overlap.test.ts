@@ -16,7 +16,7 @@ import {
 /** Parameters of 1 MiB per block are what moves; all but the last block's are frozen. */
 const LOADS: ChainShape = { blocks: 12, rows: 2, width: 512, params: 'matrix', onlyLast: true };
 /** Activations of 512 KiB before each block are what moves, forward and backward. */
-const SPILLS: ChainShape = { blocks: 4, rows: 128, width: 1024, params: 'scale' };
+const SPILLS: ChainShape = { blocks: 8, rows: 128, width: 1024, params: 'scale' };
 const UPDATES: ChainShape = { blocks: 16, rows: 2, width: 64, params: 'matrix' };
 
 const HOST = {
@@ -44,7 +44,7 @@ const CASES = [
     shape: SPILLS,
     options: (): EngineShape => ({
       ...HOST,
-      gradientAccumulationSteps: 4,
+      gradientAccumulationSteps: 3,
       microBatchOrder: 'vertical',
     }),
   },
@@ -53,8 +53,8 @@ const CASES = [
 /** Compute time of each operation: more where both lanes are busy, so that noise counts less. */
 const RATIOS = [
   { ratio: 0.3, computeMs: 8 },
-  { ratio: 1, computeMs: 24 },
-  { ratio: 3, computeMs: 6 },
+  { ratio: 1, computeMs: 20 },
+  { ratio: 3, computeMs: 5 },
 ] as const;
 
 /** Sets the link's rate to `ratio` times what compute takes; says what the lanes take. */
