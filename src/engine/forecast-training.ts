@@ -89,7 +89,7 @@ export async function forecastTraining(
     const { plan } = planned;
     const packing = packingOf(device, options, layout, planned);
     const step = stepOf(options, packing, planned);
-    const { costs, missing } = await costsFor(device.name, planned.workers);
+    const { costs, missing } = await costsFor(realName(device), planned.workers);
     const timeline = simulate(
       { plan: step, repeat: STEPS },
       costsOf(device, options, layout, planned, costs),
@@ -116,8 +116,11 @@ export async function forecastTraining(
   }
 }
 
-/** The cpu device has no meta twin: only a run tells what it allocates. */
-const isMeta = (device: Device): boolean => device.name !== 'cpu';
+/** Other devices have no twin without memory: only a run tells what they allocate. */
+const isMeta = (device: Device): boolean => device.name === 'meta';
+
+/** Name of the device that a planning device stands for. */
+const realName = (device: Device): string => (isMeta(device) ? 'native' : device.name);
 
 /** Costs of a planned step. */
 export function costsOf(
