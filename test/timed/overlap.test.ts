@@ -11,7 +11,7 @@ import {
   PacedChain,
   type ChainShape,
   type EngineShape,
-} from './paced-chain.js';
+} from '../engine/paced-chain.js';
 
 /** Parameters of 1 MiB per block are what moves; all but the last block's are frozen. */
 const LOADS: ChainShape = { blocks: 12, rows: 2, width: 512, params: 'matrix', onlyLast: true };

@@ -10,7 +10,7 @@ import { measuredRun } from '../../src/plan/measured-seconds.js';
 import { simulate, simulateWith } from '../../src/plan/simulate.js';
 import type { StepPlan } from '../../src/plan/step-plan.js';
 import type { Timeline } from '../../src/plan/timeline.js';
-import { chainBatch, chainModel, type ChainShape } from './paced-chain.js';
+import { chainBatch, chainModel, type ChainShape } from '../engine/paced-chain.js';
 import { withFolder } from './run-engine.js';
 
 const CHAIN: ChainShape = { blocks: 6, rows: 4, width: 256, params: 'matrix' };
