@@ -7,7 +7,7 @@
  */
 export { SpillwayError, hasCode, type ErrorCode, type ErrorFacts } from '../core/errors.js';
 export type { Logger } from '../core/logger.js';
-export type { ComputeDtype, Link, Tier } from '../core/types.js';
+export type { ComputeDtype, Lane, Link, Tier } from '../core/types.js';
 export {
   defineOp,
   type CoarseOp,
@@ -27,6 +27,7 @@ export { OptimizerStates } from './checkpoint/optimizer-states.js';
 export { Engine, type StepOptions } from './engine/engine.js';
 export type {
   EngineOptions,
+  ExecutionOptions,
   InitialState,
   OptimizerOptions,
   ResourceOptions,
@@ -34,7 +35,9 @@ export type {
 } from './engine/engine-options.js';
 export { InferenceEngine } from './engine/inference-engine.js';
 export type { InferenceOptions } from './engine/inference-options.js';
+export type { Throttles } from './engine/link-turns.js';
 export type { SaveOptions } from './engine/save-parameters.js';
+export type { Span } from './engine/step-executor.js';
 export type {
   Block,
   BlockAux,
@@ -55,6 +58,18 @@ export type {
   Tile,
   TiledBlock,
 } from './model/block.js';
+export type {
+  Action,
+  Compute,
+  Operation,
+  OperationId,
+  Output,
+  Phase,
+  Source,
+  StepPlan,
+  Transfer,
+  Update,
+} from './plan/step-plan.js';
 export type { FinishReason } from './generate/generate-tokens.js';
 export type { GenerationOverrides, GenerationSettings } from './generate/generation-settings.js';
 export {

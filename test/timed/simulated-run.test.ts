@@ -11,7 +11,7 @@ import { simulate, simulateWith } from '../../src/plan/simulate.js';
 import type { StepPlan } from '../../src/plan/step-plan.js';
 import type { Timeline } from '../../src/plan/timeline.js';
 import { chainBatch, chainModel, type ChainShape } from '../engine/paced-chain.js';
-import { withFolder } from './run-engine.js';
+import { withFolder } from '../engine/run-engine.js';
 
 const CHAIN: ChainShape = { blocks: 6, rows: 4, width: 256, params: 'matrix' };
 const STEPS = 3;
