@@ -84,20 +84,6 @@ export class GradientWriter {
     }
   }
 
-  /** Trainable parameters that `block` needs gradients of, row and tiled ones excepted. */
-  trainableOf(block: Block): ParamName[] {
-    if (block.kind === 'row') return [];
-    return block.uses.filter(
-      (name) =>
-        this.#store.address(name).spec.trainable !== false &&
-        !(block.kind === 'tiled' && name === block.tiledParam),
-    );
-  }
-
-  isTrainable(name: ParamName): boolean {
-    return this.#store.address(name).spec.trainable !== false;
-  }
-
   /**
    * Writes a block's gradients. The tensors stay the caller's.
    *
