@@ -1,39 +1,72 @@
 /**
- * @file Puts the batch fields that a block reads on the device, for as long as it runs.
+ * @file Batch fields that blocks read, on the device since their first use.
+ *
+ * Owns their tensors until `clear`.
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { SpillwayError } from '../../core/errors.js';
-import type { TierManager } from '../../tiers/tier-manager.js';
+import type { Device } from '../../tiers/device/device.js';
 import type { Block, BlockAux } from '../model/block.js';
 
-/**
- * Runs `body` with `aux.tensors` holding the fields that `block` reads, and frees them after.
- *
- * @throws DATA_INVALID when the micro-batch lacks a field
- */
-export async function withFields<T>(
-  tiers: TierManager,
-  block: Block,
-  aux: BlockAux,
-  body: (ready: BlockAux) => Promise<T>,
-): Promise<T> {
-  const tensors: Record<string, Tensor> = {};
-  const optional = (block.readsIfPresent ?? []).filter((name) => aux.fields[name] !== undefined);
-  try {
-    for (const name of [...(block.reads ?? []), ...optional]) {
-      const field = aux.fields[name];
-      if (field === undefined) {
-        throw new SpillwayError(
-          'DATA_INVALID',
-          `block ${block.name} reads the field ${name}, which the micro-batch lacks`,
-          { fields: Object.keys(aux.fields) },
-        );
-      }
-      tensors[name] = await tiers.device.upload(field.data, field.shape, name);
-      tiers.countUpload(field.data.byteLength);
-    }
-    return await body({ ...aux, tensors });
-  } finally {
-    for (const tensor of Object.values(tensors)) tensor.dispose();
+export class BatchFields {
+  readonly #device: Pick<Device, 'upload'>;
+  readonly #countUpload: (bytes: number) => void;
+  /** By `microBatch/name`. */
+  readonly #tensors = new Map<string, Tensor>();
+
+  constructor(device: Pick<Device, 'upload'>, countUpload: (bytes: number) => void) {
+    this.#device = device;
+    this.#countUpload = countUpload;
   }
+
+  /** Whether all that `block` reads of a micro-batch is on the device already. */
+  has(block: Block, aux: BlockAux): boolean {
+    return fieldNames(block, aux).every(
+      (name) => aux.fields[name] === undefined || this.#tensors.has(keyOf(name, aux)),
+    );
+  }
+
+  /**
+   * The fields that `block` reads of a micro-batch; they stay here.
+   *
+   * @throws DATA_INVALID when the micro-batch lacks one
+   */
+  async of(block: Block, aux: BlockAux): Promise<Record<string, Tensor>> {
+    const tensors: Record<string, Tensor> = {};
+    for (const name of fieldNames(block, aux)) {
+      tensors[name] = this.#tensors.get(keyOf(name, aux)) ?? (await this.#upload(name, block, aux));
+    }
+    return tensors;
+  }
+
+  /** Frees them. */
+  clear(): void {
+    for (const tensor of this.#tensors.values()) tensor.dispose();
+    this.#tensors.clear();
+  }
+
+  async #upload(name: string, block: Block, aux: BlockAux): Promise<Tensor> {
+    const field = aux.fields[name];
+    if (field === undefined) {
+      throw new SpillwayError(
+        'DATA_INVALID',
+        `block ${block.name} reads the field ${name}, which the micro-batch lacks`,
+        { fields: Object.keys(aux.fields), block: aux.block },
+      );
+    }
+    const tensor = await this.#device.upload(field.data, field.shape, name);
+    this.#countUpload(field.data.byteLength);
+    this.#tensors.set(keyOf(name, aux), tensor);
+    return tensor;
+  }
+}
+
+function keyOf(name: string, { microBatch }: BlockAux): string {
+  return `${microBatch}/${name}`;
+}
+
+/** Names of what a block reads: what it needs, and what it takes where a micro-batch has it. */
+function fieldNames(block: Block, { fields }: BlockAux): string[] {
+  const optional = (block.readsIfPresent ?? []).filter((name) => fields[name] !== undefined);
+  return [...(block.reads ?? []), ...optional];
 }

@@ -8,7 +8,7 @@ import type { Tensor } from '@tensorflow/tfjs-core';
 import { assert } from '../../core/errors.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
 import type { Block, BlockAux, MicroBatch, RowBlock, TiledBlock } from '../model/block.js';
-import { withFields } from './batch-fields.js';
+import { BatchFields } from './batch-fields.js';
 import { forwardDense, forwardRows, prepareTiled, runTiled } from './block-compute.js';
 import { LossSum } from './loss-sum.js';
 import type { ParameterLoader } from './parameter-loader.js';
@@ -56,7 +56,7 @@ export class ForwardRunner {
     if (block.kind === 'row') return this.#forwardRows(block, aux);
     const { loader, tiers } = this.#parts;
     return loader.withParams(block.uses, (params) =>
-      withFields(tiers, block, aux, async (ready) => {
+      this.#withFields(block, aux, async (ready) => {
         assert(block.kind === 'dense', 'only the last block is tiled');
         return forwardDense(tiers.device, block, params, input ? [input] : [], ready);
       }),
@@ -66,7 +66,7 @@ export class ForwardRunner {
   async #forwardRows(block: RowBlock, aux: BlockAux): Promise<Tensor> {
     const { loader, tiers } = this.#parts;
     return loader.withRows(block.gathers, aux.fields, 0, (rows) =>
-      withFields(tiers, block, aux, async (ready) => forwardRows(tiers.device, block, rows, ready)),
+      this.#withFields(block, aux, async (ready) => forwardRows(tiers.device, block, rows, ready)),
     );
   }
 
@@ -88,7 +88,7 @@ export class ForwardRunner {
     const { device } = tiers;
     const whole = block.uses.filter((name) => name !== block.tiledParam);
     return loader.withParams(whole, (params) =>
-      withFields(tiers, block, aux, async (ready) => {
+      this.#withFields(block, aux, async (ready) => {
         const live = new Set<Tensor>();
         const keep = (tensors: readonly Tensor[], ...old: Tensor[]): Tensor[] => {
           for (const tensor of tensors) live.add(tensor);
@@ -115,5 +115,22 @@ export class ForwardRunner {
         }
       }),
     );
+  }
+
+  /** Runs `body` with the fields that `block` reads on the device, and frees them after. */
+  async #withFields<T>(
+    block: Block,
+    aux: BlockAux,
+    body: (ready: BlockAux) => Promise<T>,
+  ): Promise<T> {
+    const { tiers } = this.#parts;
+    const fields = new BatchFields(tiers.device, (bytes) => {
+      tiers.countUpload(bytes);
+    });
+    try {
+      return await body({ ...aux, tensors: await fields.of(block, aux) });
+    } finally {
+      fields.clear();
+    }
   }
 }

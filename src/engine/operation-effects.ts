@@ -11,7 +11,8 @@ import type { Block, MicroBatch } from '../model/block.js';
 import type { PackedParams } from '../plan/packed-params.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
 import type { Compute, Operation, Source } from '../plan/step-plan.js';
-import type { ComputeRunner, LeftShapes } from './compute-runner.js';
+import type { LeftShapes } from './compute-outputs.js';
+import type { ComputeRunner } from './compute-runner.js';
 import { shapeKey } from './step-planner.js';
 
 interface Effect {

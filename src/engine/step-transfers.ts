@@ -10,10 +10,11 @@ import type { MemoryPlan } from '../plan/placement.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
 import type { Transfer } from '../plan/step-plan.js';
 import type { ActivationStore } from './activation-store.js';
-import { rowBytes, type ComputeRunner } from './compute-runner.js';
+import type { ComputeRunner } from './compute-runner.js';
 import type { GradientWriter } from './gradient-writer.js';
 import type { LossSum } from './loss-sum.js';
 import type { ParameterLoader } from './parameter-loader.js';
+import { rowBytes } from './row-bytes.js';
 import type { RowGradients } from './row-gradients.js';
 
 /** What transfers work with; the engine owns all of it. */
