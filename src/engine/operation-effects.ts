@@ -19,6 +19,8 @@ interface Effect {
   /** Highest bytes above what was live when it began. */
   readonly rise: number;
   readonly left: LeftShapes;
+  /** The block that it ran on, whose parameters' names `left` bears. */
+  readonly block: Block;
 }
 
 /** What the effects are of. */
@@ -56,10 +58,12 @@ export class OperationEffects {
       ledger.resetPeak();
       await runner.run({ ...operation, frees: [], drops: [] }, action);
       peak = ledger.resetPeak();
-      const effect = { rise: peak - before, left: runner.leftShapes(id) };
+      const left = runner.leftShapes(id);
+      const effect = { rise: peak - before, left, block: this.#blockOf(action) };
       if (key !== undefined) this.#known.set(key, effect);
     } else {
-      runner.standIn(id, action, known.left);
+      // A later operation may add to these gradients, by the names of this block's parameters.
+      runner.standIn(id, action, renamed(known, this.#blockOf(action)));
       peak = before + known.rise;
     }
     for (const output of operation.drops ?? []) runner.free(output);
@@ -100,6 +104,12 @@ export class OperationEffects {
     }
   }
 
+  #blockOf(action: Compute): Block {
+    const { blocks } = this.#parts;
+    if ('block' in action) return blocks[action.block]!;
+    return action.kind === 'rows' || action.kind === 'reverse-rows' ? blocks[0]! : blocks.at(-1)!;
+  }
+
   #tileCount(): number {
     const { blocks, layout } = this.#parts;
     const head = blocks.at(-1)!;
@@ -107,6 +117,15 @@ export class OperationEffects {
     const rows = layout.params.get(head.tiledParam)?.spec.shape[0] ?? 0;
     return Math.ceil(rows / head.tileRows);
   }
+}
+
+/** What is left of an equal operation on `block`: equal blocks use their parameters in one order. */
+function renamed({ left, block: ran }: Effect, block: Block): LeftShapes {
+  if (ran === block) return left;
+  const gradients = Object.entries(left.gradients).map(([name, shape]) => {
+    return [block.uses[ran.uses.indexOf(name)]!, shape] as const;
+  });
+  return { ...left, gradients: Object.fromEntries(gradients) };
 }
 
 function placeOf(source: Source | undefined): string {
