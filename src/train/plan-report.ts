@@ -5,7 +5,7 @@
  * so that a run holds at most what is said here.
  */
 import type { Logger } from '../../core/logger.js';
-import type { Lane, Link, Tier } from '../../core/types.js';
+import { LINKS, type Lane, type Link, type Tier } from '../../core/types.js';
 import { readModelDefinition } from '../checkpoint/read-model-definition.js';
 import type { TrainConfig } from '../config/train-config.js';
 import { emptyBatch } from '../data/example-batch.js';
@@ -18,7 +18,7 @@ import {
 import { homeShares, type TierShares } from '../plan/home-shares.js';
 import type { MicroBatchOrder } from '../plan/placement.js';
 import { stateBytesOf } from '../plan/parameter-layout.js';
-import type { Phase } from '../plan/step-plan.js';
+import type { Action, Phase, StepPlan } from '../plan/step-plan.js';
 import { engineOptionsOf, evaluates, largestBatchSize } from './engine-options-of.js';
 
 /** Bytes per link, under the links' names. */
@@ -44,6 +44,8 @@ export interface PlanReport {
   /** Of a step over the largest micro-batches. */
   readonly bytes_per_step: LinkBytes;
   readonly bytes_per_step_by_phase: Readonly<Record<Phase, LinkBytes>>;
+  /** Of all operations of a kind, under the `action` that a trace gives them; those that move bytes. */
+  readonly bytes_per_step_by_action: Readonly<Partial<Record<Action['kind'], LinkBytes>>>;
   /** Seconds in which each lane is busy, and those that a steady step takes. */
   readonly seconds_per_step: Readonly<Record<Lane | 'total', number>>;
   /** The lane that is busy longest. */
@@ -124,6 +126,7 @@ export async function planReport(
       homes: homeShares(plan.homes, lengths),
       bytes_per_step: forecast.bytesPerStep,
       bytes_per_step_by_phase: forecast.bytesPerPhase,
+      bytes_per_step_by_action: bytesPerAction(forecast.step),
       seconds_per_step: { ...forecast.secondsPerLane, total: timeline.stepSeconds },
       limited_by: timeline.limitedBy,
       hidden_update_share: timeline.hiddenUpdateShare ?? 1,
@@ -140,6 +143,19 @@ export async function planReport(
     batchSize,
     length,
   };
+}
+
+function bytesPerAction({ operations }: StepPlan): PlanReport['bytes_per_step_by_action'] {
+  const sums: Partial<Record<Action['kind'], Record<Link, number>>> = {};
+  for (const { action, bytes } of operations) {
+    for (const link of LINKS) {
+      const moved = bytes[link] ?? 0;
+      if (moved === 0) continue;
+      const sum = (sums[action.kind] ??= { upload: 0, download: 0, nvme_read: 0, nvme_write: 0 });
+      sum[link] += moved;
+    }
+  }
+  return sums;
 }
 
 function driveLife(steps: number, stepSeconds: number): { steps: number; days: number } {

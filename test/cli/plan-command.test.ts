@@ -99,6 +99,7 @@ describe('the plan', () => {
       'homes',
       'bytes_per_step',
       'bytes_per_step_by_phase',
+      'bytes_per_step_by_action',
       'seconds_per_step',
       'limited_by',
       'hidden_update_share',
@@ -116,7 +117,7 @@ describe('the plan', () => {
     }
   });
 
-  it('adds up: phases to steps, written bytes to the life of a drive', async () => {
+  it('adds up: phases and kinds of operations to steps, written bytes to the life of a drive', async () => {
     const flags = { ...RUN, 'offload_optimizer.device': 'nvme', 'offload_param.device': 'nvme' };
     const plan = JSON.parse(
       await printed('plan', flags, '--json', '--drive_tbw', '600'),
@@ -125,11 +126,15 @@ describe('the plan', () => {
       const phases = Object.values(plan.bytes_per_step_by_phase);
       const sum = phases.reduce((total, bytes) => total + bytes[link], 0);
       expect(sum).toBe(plan.bytes_per_step[link]);
+      const actions = Object.values(plan.bytes_per_step_by_action);
+      expect(actions.reduce((total, bytes) => total + bytes[link], 0)).toBe(sum);
     }
     // Without a host home: weights and moments are read and written once by the update at least.
     const states = plan.parameters * 12;
     expect(plan.bytes_per_step_by_phase.update.nvme_write).toBeGreaterThanOrEqual(states);
     expect(plan.bytes_per_step_by_phase.update.nvme_read).toBeGreaterThanOrEqual(states);
+    const { update } = plan.bytes_per_step_by_action;
+    expect(update?.nvme_write).toBe(plan.bytes_per_step_by_phase.update.nvme_write);
     const written = plan.bytes_per_step.nvme_write;
     expect(plan.nvme_tb_written_per_1000_steps).toBeCloseTo(written / 1e9, 12);
     expect(plan.drive_life?.steps).toBe(Math.floor(600e12 / written));
