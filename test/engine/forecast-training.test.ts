@@ -31,6 +31,17 @@ const LLAMA_70B = {
   tie_word_embeddings: false,
 };
 
+/** A small one of the same kind. */
+const SIX_LAYERS = {
+  ...LLAMA_70B,
+  hidden_size: 64,
+  intermediate_size: 64,
+  num_hidden_layers: 6,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  vocab_size: 256,
+};
+
 const cpuSeconds = (): number => {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1e6;
@@ -98,6 +109,35 @@ it.each(DEVICES)(
     expect(step.operations.some(({ action }) => action.kind === 'reverse')).toBe(true);
   },
 );
+
+it('tells the peaks of the device wherever a budget puts the activation checkpoints', async () => {
+  const path = join(folder, 'six-layers.json');
+  writeFileSync(path, JSON.stringify(SIX_LAYERS));
+  const options = {
+    model: await readModelDefinition(path),
+    exampleBatch: emptyBatch({ batchSize: 1, length: 32, packed: false }),
+    gradientAccumulationSteps: 2,
+    dtype: 'bfloat16' as const,
+    hostMemory: '64MiB',
+    nvmeMemory: '64MiB',
+    nvmePath: '/nvme',
+  };
+  const most = await forecastTraining({ ...options, deviceMemory: '64MiB' });
+  const least = most.plan.minimumBytes.device;
+  // A checkpoint is 8 KiB: each budget has room for one or two more.
+  const budgets = Array.from({ length: 24 }, (_, index) => least + index * 12_288);
+  const places = new Set<string>();
+  for (const deviceMemory of budgets) {
+    const { plan, devicePeaks } = await forecastTraining({ ...options, deviceMemory });
+    places.add(JSON.stringify(plan.activationTiers));
+    // Without the addon no twin of a device tells.
+    if (devicePeaks === undefined) continue;
+    const peak = Math.max(...Object.values(devicePeaks));
+    expect(peak).toBeGreaterThan(0);
+    expect(peak).toBeLessThanOrEqual(plan.peakBytes.device);
+  }
+  expect(places.size).toBeGreaterThan(6);
+});
 
 it('saves nothing where everything fits', async () => {
   const model = await readModelDefinition(fixtureFolder('gpt2-tiny'));
