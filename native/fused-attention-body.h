@@ -58,23 +58,53 @@ static void attendTile(const AttentionForward& call, size_t task, float* scratch
   for (size_t query = 0; query < queries; ++query) target[query] = lse[query];
 }
 
-// delta = rowsum(dOut·out) of one tile of queries of one head: 16 lanes, then those ascending.
+// Whether query `token` sees no key but its own.
+static bool seesItselfOnly(const int32_t* documents, size_t token) {
+  if (documents == nullptr || token == 0) return token == 0;
+  const int32_t document = documents[token];
+  // The usual case, of documents packed one after the other.
+  if (documents[token - 1] == document) return false;
+  for (size_t key = 0; key + 1 < token; ++key) {
+    if (documents[key] == document) return false;
+  }
+  return true;
+}
+
+// dOut·out of one query: 16 lanes, then those ascending.
+SPILLWAY_BODY float deltaOf(const float* dOut, const float* out, size_t width) {
+  F16 sum = splat(0);
+  for (size_t d = 0; d < width; d += 16) {
+    const size_t rest = width - d < 16 ? width - d : 16;
+    sum = fma(loadPart(out + d, rest), loadPart(dOut + d, rest), sum);
+  }
+  return float(sumLanes(widen(sum)));
+}
+
+// The same as the chain of dOut·Vᵀ. Where one key is in sight, out is its value in every bit, so
+// that the two cancel and the gradient of the score is exactly zero.
+SPILLWAY_BODY float deltaOfOneKey(const float* dOut, const float* out, size_t width) {
+  F16 sum = splat(0);
+  for (size_t d = 0; d < width; ++d) sum = fma(splat(dOut[d]), splat(out[d]), sum);
+  alignas(64) float lanes[16];
+  store(lanes, sum);
+  return lanes[0];
+}
+
+// delta = rowsum(dOut·out) of one tile of queries of one head.
 static void deltaTile(const AttentionBackward& call, size_t task) {
   const AttentionShape& shape = call.shape;
   const size_t tile = task % shape.tiles, plane = task / shape.tiles;
   const size_t head = plane % shape.heads, sequence = plane / shape.heads;
-  const HeadRows out = rowsAt(call.out, call.outStrides, sequence, head, tile * kTile);
-  const HeadRows dOut = rowsAt(call.dOut, call.outStrides, sequence, head, tile * kTile);
-  float* delta = call.delta + plane * shape.length + tile * kTile;
+  const size_t first = tile * kTile;
+  const int32_t* documents = shape.documentsOf(sequence);
+  const HeadRows out = rowsAt(call.out, call.outStrides, sequence, head, first);
+  const HeadRows dOut = rowsAt(call.dOut, call.outStrides, sequence, head, first);
+  float* delta = call.delta + plane * shape.length + first;
   for (size_t row = 0; row < shape.rowsOf(tile); ++row) {
-    const float* a = out.data + row * out.token;
-    const float* b = dOut.data + row * dOut.token;
-    F16 sum = splat(0);
-    for (size_t d = 0; d < shape.width; d += 16) {
-      const size_t rest = shape.width - d < 16 ? shape.width - d : 16;
-      sum = fma(loadPart(a + d, rest), loadPart(b + d, rest), sum);
-    }
-    delta[row] = float(sumLanes(widen(sum)));
+    const float* a = dOut.data + row * dOut.token;
+    const float* b = out.data + row * out.token;
+    delta[row] = seesItselfOnly(documents, first + row) ? deltaOfOneKey(a, b, shape.width)
+                                                        : deltaOf(a, b, shape.width);
   }
 }
 

@@ -112,8 +112,8 @@ function attentionErrors(attrs: AttentionCase): Record<string, number> {
     documents,
   );
   const [dq, dk, dv] = planes(gradients);
-  // With one key in sight the gradients of its score are zero but for the rounding of parts that
-  // cancel; the product of the largest operands says how large those may be.
+  // Where one key has nearly all the weight, the gradients of its score are nearly zero but for the
+  // rounding of parts that cancel; the product of the largest operands says how large those may be.
   const largest = [dy.values as Float32Array, k, v].map((x) => maxDifference(x, undefined));
   const floor = 0.25 * Math.max(1, largest[0]! * largest[1]! * largest[2]!);
   const error = (actual: ArrayLike<number>, reference: Float64Array): number =>
@@ -158,6 +158,37 @@ describe.skipIf(addon === undefined)('causal attention', () => {
         }
       }),
       { numRuns: 40 },
+    );
+  });
+
+  it.each([1, 4])('has no gradient of the score of an only key (%i threads)', (threads) => {
+    fc.assert(
+      fc.property(attentionCase, (random) => {
+        const attrs: AttentionCase = { ...random, layout: 'rows' };
+        const { batch, length, heads, keyHeads, width } = attrs;
+        const inputs = attentionInputs(attrs);
+        const place = { ...HERE, threads };
+        const [output, lse] = runFused(FUSED.attention, inputs, attrs, place);
+        const dy = operand(output!.shape, attrs.seed + 3);
+        const [dq, dk] = runFused(
+          FUSED.attentionGrad,
+          { ...inputs, output, lse, dy },
+          attrs,
+          place,
+        ).map(({ values }) => values);
+        const documents = inputs['documents']?.values ?? new Int32Array(batch * length);
+        for (let row = 0; row < batch * length; row += 1) {
+          const sameAs = (other: number, edge: number): boolean =>
+            row % length !== edge && documents[other] === documents[row];
+          if (sameAs(row - 1, 0)) continue;
+          const queries = dq!.subarray(row * heads * width, (row + 1) * heads * width);
+          expect(queries.every((value) => value === 0)).toBe(true);
+          if (sameAs(row + 1, length - 1)) continue;
+          const keys = dk!.subarray(row * keyHeads * width, (row + 1) * keyHeads * width);
+          expect(keys.every((value) => value === 0)).toBe(true);
+        }
+      }),
+      { numRuns: 30 },
     );
   });
 

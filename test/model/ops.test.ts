@@ -244,6 +244,24 @@ describe.each(BACKENDS)('attention of documents on %s', (backend) => {
   });
 });
 
+describe.each(BACKENDS)('attention of one key on %s', (backend) => {
+  useBackend(backend);
+
+  it('gives queries and keys no gradient at all, not even a rounding error', () => {
+    const shapes = [4, 2, 2].map((own) => [1, own, 9, 24]);
+    const xs = shapes.map((shape, index) => randomTensor(shape, index + 1));
+    const documents = tf.tensor2d(
+      Int32Array.from({ length: 9 }, (_, row) => row),
+      [1, 9],
+      'int32',
+    );
+    const [, dq, dk, dv] = evaluate((q, k, v) => causalAttention(q, k, v, documents), xs);
+    tf.dispose([xs, documents]);
+    expect([dq, dk].every((values) => values!.every((value) => value === 0))).toBe(true);
+    expect(dv!.some((value) => value !== 0)).toBe(true);
+  });
+});
+
 /** Rows [B·T, H·D] of x [B, H, T, D]. */
 function asRows(x: Tensor): Tensor {
   const [batch, heads, length, width] = x.shape as [number, number, number, number];
