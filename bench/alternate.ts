@@ -1,59 +1,79 @@
 /**
- * @file Times cases alternately in one process: on a shared machine single times drift by up to
+ * @file Times alternatives in turn in one process: on a shared machine single times drift by up to
  * two, ratios of neighbours hold.
+ *
+ * A case that has a target says so in its line (`target`, `holds`). One that misses it is named on
+ * stderr and makes the process exit with 1, always: a figure that is claimed must be able to fail.
+ * On a machine that does other work at the same time it may fail for that reason alone.
  */
 
-export interface Timed {
-  readonly name: string;
-  /** Moves `bytes` bytes. */
-  run(): void;
-  readonly bytes: number;
-}
-
-/** One line of a benchmark's result. */
-export interface CaseResult {
-  readonly case: string;
-  /** Median over the rounds of the ceiling's time divided by the case's time, per byte. */
-  readonly ratio: number;
-  readonly gbPerSecond: number;
-  readonly ceilingGbPerSecond: number;
-  readonly rounds: number;
-}
+/** One alternative, timed from call to result, or by the seconds that it returns. */
+export type Run = () => unknown;
 
 /** At least nine, so that a median survives four disturbed rounds. */
-const ROUNDS = 15;
+export const ROUNDS = 9;
 
-const median = (values: number[]) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
+/** Seconds of each round, by the alternative's name. */
+export type Times<Name extends string> = Readonly<Record<Name, readonly number[]>>;
 
-function seconds(run: () => void): number {
-  const start = process.hrtime.bigint();
-  run();
-  return Number(process.hrtime.bigint() - start) / 1e9;
+/** What a line says of a claim. */
+export interface Verdict {
+  /** Least share of the ceiling that is claimed. */
+  readonly target: number;
+  readonly holds: boolean;
 }
 
-/** Times every case beside `ceiling` in each round and prints a JSON line for each. */
-export function compareWithCeiling(ceiling: Timed, cases: readonly Timed[]): CaseResult[] {
-  for (const each of [ceiling, ...cases]) each.run();
-  return cases.map((each) => {
-    const rounds = Array.from({ length: ROUNDS }, (_, round) => {
-      // Which of the two goes first changes from round to round.
-      const order = round % 2 === 0 ? [ceiling, each] : [each, ceiling];
-      const times = order.map((timed) => seconds(() => timed.run()));
-      const [ceilingTime, time] = (round % 2 === 0 ? times : times.reverse()) as [number, number];
-      return { time: time / each.bytes, ceilingTime: ceilingTime / ceiling.bytes };
-    });
-    const result: CaseResult = {
-      case: each.name,
-      ratio: round3(median(rounds.map((round) => round.ceilingTime / round.time))),
-      gbPerSecond: round3(1e-9 / median(rounds.map((round) => round.time))),
-      ceilingGbPerSecond: round3(1e-9 / median(rounds.map((round) => round.ceilingTime))),
-      rounds: ROUNDS,
-    };
-    process.stdout.write(`${JSON.stringify(result)}\n`);
-    return result;
-  });
+export function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[values.length >> 1]!;
 }
 
-function round3(value: number): number {
+/** Four digits: more would be noise. */
+export function round4(value: number): number {
   return Number(value.toPrecision(4));
+}
+
+/** Median over the rounds of the ceiling's time divided by the time beside it. */
+export function shareOf(ceiling: readonly number[], times: readonly number[]): number {
+  return round4(median(times.map((seconds, round) => ceiling[round]! / seconds)));
+}
+
+/** Runs each once to warm up, then all in each round, in an order that turns round every time. */
+export async function alternate<Name extends string>(
+  runs: Readonly<Record<Name, Run>>,
+  rounds: number = ROUNDS,
+): Promise<Times<Name>> {
+  const names = Object.keys(runs) as Name[];
+  const times = Object.fromEntries(names.map((name) => [name, [] as number[]])) as Record<
+    Name,
+    number[]
+  >;
+  for (const name of names) await runs[name]();
+  for (let round = 0; round < rounds; round += 1) {
+    for (const name of round % 2 === 0 ? names : names.toReversed()) {
+      const start = process.hrtime.bigint();
+      const own = await runs[name]();
+      const seconds = Number(process.hrtime.bigint() - start) / 1e9;
+      times[name].push(typeof own === 'number' ? own : seconds);
+    }
+  }
+  return times;
+}
+
+/** Whether `share` reaches `target`. */
+export function verdictOf(share: number, target: number): Verdict {
+  return { target, holds: share >= target };
+}
+
+/** What a benchmark prints of a case, as one line of JSON. */
+export interface CaseLine extends Partial<Verdict> {
+  readonly case: string;
+  readonly [figure: string]: unknown;
+}
+
+/** Prints a case's line; a claim that does not hold fails the process once all cases have run. */
+export function printCase(line: CaseLine): void {
+  process.stdout.write(`${JSON.stringify(line)}\n`);
+  if (line.holds !== false) return;
+  process.stderr.write(`${line.case}: below its target of ${line.target}\n`);
+  process.exitCode = 1;
 }

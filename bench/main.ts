@@ -6,7 +6,7 @@
  */
 import { readdirSync } from 'node:fs';
 
-const OTHER_FILES = ['main', 'alternate'];
+const OTHER_FILES = ['main', 'alternate', 'fio', 'regimes'];
 
 const available = readdirSync(new URL('.', import.meta.url))
   .filter((file) => file.endsWith('.ts'))
