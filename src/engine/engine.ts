@@ -115,6 +115,12 @@ export class Engine {
     return this.#parts.tiers.heldBytes;
   }
 
+  /** The most bytes held on the device since the last call: `heldBytes` misses what an operation held
+   * and gave back between two readings. For one watcher. */
+  takeHighDeviceBytes(): number {
+    return this.#parts.tiers.device.ledger.takeHighBytes();
+  }
+
   /** Name of the device: what `auto` has become. */
   get deviceName(): string {
     return this.#parts.tiers.device.name;

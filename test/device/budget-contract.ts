@@ -221,6 +221,28 @@ export function budgetContract(kind: DeviceCase): void {
       await device.dispose();
     });
 
+    test('takeHighBytes gives the most held since the last call, whatever the peak', async () => {
+      const device = kind.create({ budgetBytes: 1000 });
+      const flash = (elements: number): void => {
+        device.run(() => {
+          tf.ones([elements]).dispose();
+        });
+      };
+      flash(100);
+      const kept = device.run(() => tf.ones([10]));
+      flash(50);
+      expect(device.ledger.takeHighBytes()).toBe(charged(400));
+      expect(device.ledger.takeHighBytes()).toBe(charged(40));
+      flash(20);
+      kept.dispose();
+      expect(device.ledger.takeHighBytes()).toBe(charged(40) + charged(80));
+      expect(device.ledger.takeHighBytes()).toBe(0);
+      device.ledger.measure(() => flash(200));
+      expect(device.ledger.takeHighBytes()).toBe(0);
+      expect(device.ledger.peakBytes).toBe(charged(400));
+      await device.dispose();
+    });
+
     test('measure ignores the budget and gives the peak above the start; then the budget holds again', async () => {
       const device = kind.create({ budgetBytes: 1000 });
       const kept = device.run(() => tf.ones([100]));

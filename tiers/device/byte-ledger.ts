@@ -11,6 +11,7 @@ export class ByteLedger implements DeviceLedger {
   readonly budgetBytes: number;
   #liveBytes = 0;
   #peakBytes = 0;
+  #highBytes = 0;
   #liveCount = 0;
   #measuring = false;
   readonly #largestRange: (() => number) | undefined;
@@ -43,6 +44,7 @@ export class ByteLedger implements DeviceLedger {
     this.#liveBytes += bytes;
     this.#liveCount += 1;
     this.#peakBytes = Math.max(this.#peakBytes, this.#liveBytes);
+    this.#highBytes = Math.max(this.#highBytes, this.#liveBytes);
   }
 
   /** Throws what `charge` would throw. */
@@ -79,10 +81,17 @@ export class ByteLedger implements DeviceLedger {
     return peakBytes;
   }
 
-  /** See DeviceLedger. What `body` reaches does not enter `peakBytes`; what it leaves behind does. */
+  takeHighBytes(): number {
+    const highBytes = this.#highBytes;
+    this.#highBytes = this.#liveBytes;
+    return highBytes;
+  }
+
+  /** See DeviceLedger. What `body` reaches enters no peak; what it leaves behind does. */
   measure(body: () => void): number {
     assert(!this.#measuring, 'measurements do not nest');
     const peakBefore = this.resetPeak();
+    const highBefore = this.#highBytes;
     const liveBefore = this.#liveBytes;
     this.#measuring = true;
     try {
@@ -91,6 +100,7 @@ export class ByteLedger implements DeviceLedger {
     } finally {
       this.#measuring = false;
       this.#peakBytes = Math.max(peakBefore, this.#liveBytes);
+      this.#highBytes = Math.max(highBefore, this.#liveBytes);
     }
   }
 }

@@ -34,6 +34,8 @@ export interface DeviceLedger {
   readonly liveCount: number;
   /** Sets the peak to the live bytes; returns the peak until now. */
   resetPeak(): number;
+  /** The most live bytes since the last call, at least those of now; for one watcher of the course. */
+  takeHighBytes(): number;
   /** Runs `body` without the budget and returns the bytes that its peak lies above the live bytes
    * at the start. Only the workspace probe uses it. */
   measure(body: () => void): number;
