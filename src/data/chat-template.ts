@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import { SpillwayError } from '../../core/errors.js';
 import { JinjaProgram } from './jinja-program.js';
 import type { GenerationMarks } from './jinja-program.js';
+import { orderedEntries, orderedObject } from './ordered-object.js';
 import type { ChatMessage } from './parse-row.js';
 import { invalidFile, isObject, readJson, readSpecialTokens, readText } from './tokenizer-files.js';
 
@@ -218,12 +219,12 @@ function namedSources(path: string, value: unknown): ReadonlyMap<string, string>
 
 /** transformers' view of a message. */
 function normalMessage(message: ChatMessage): Readonly<Record<string, unknown>> {
-  const entries = Object.entries(message).filter(([, value]) => value !== null);
-  const normal = Object.fromEntries(entries);
+  const entries = orderedEntries(message).filter(([, value]) => value !== null);
+  const normal = orderedObject(entries);
   const field = REASONING_FIELDS.find((name) => normal[name] !== undefined);
   if (field === undefined) return normal;
   const reasoning = normal[field];
-  return { thinking: reasoning, ...normal, reasoning_content: reasoning };
+  return orderedObject([['thinking', reasoning], ...entries, ['reasoning_content', reasoning]]);
 }
 
 function freeMarks(texts: readonly string[]): GenerationMarks {

@@ -10,7 +10,7 @@ import type { RowEncoderOptions } from './row-encoder.js';
 import { strftime } from './strftime.js';
 
 /** To be raised whenever the same files and options come to give other ids or labels. */
-const FORMAT_VERSION = 5;
+const FORMAT_VERSION = 6;
 
 /** The libraries that turn text into ids; a test compares the versions with the installed ones. */
 export const ENCODING_LIBRARIES: Readonly<Record<string, string>> = {

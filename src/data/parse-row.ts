@@ -4,11 +4,11 @@
  * In this order: `input_ids` (pre-tokenised, whatever else the row has), `prompt` and `completion`
  * (both text or both messages), `messages`, the text column. Other columns are ignored, except an
  * `attention_mask` that hides tokens, which would change the result. A column that is null counts as
- * absent. Numbers within messages, tools and template variables are as Python reads them.
+ * absent. Messages, tools and template variables are as Python reads them.
  */
 import { SpillwayError } from '../../core/errors.js';
 import { MAX_JSON_DEPTH, isNestedDeeper } from '../../core/json-depth.js';
-import { withPythonNumbers, type Reviver } from './python-numbers.js';
+import { withPythonValues, type Reviver } from './python-values.js';
 import type { JsonlLine } from './read-jsonl.js';
 
 /** One message of a conversation, as the template sees it. */
@@ -152,7 +152,7 @@ function toolList(line: JsonlLine, row: Columns): readonly unknown[] | undefined
   if (typeof tools === 'string') {
     if (isNestedDeeper(tools, MAX_JSON_DEPTH)) throw invalid(line, 'has tools nested too deeply');
     try {
-      tools = withPythonNumbers(tools, JSON.parse(tools));
+      tools = withPythonValues(tools, JSON.parse(tools));
     } catch (error) {
       throw invalid(line, 'has tools that are not valid JSON', error);
     }
@@ -173,10 +173,10 @@ function parseObject(line: JsonlLine): Columns {
   return value;
 }
 
-/** The row with its numbers as Python reads them. */
+/** The row as Python reads it. */
 function exactColumns(line: JsonlLine, row: Columns): Columns {
   try {
-    return withPythonNumbers(line.text, row, repairOf(line)) as Columns;
+    return withPythonValues(line.text, row, repairOf(line)) as Columns;
   } catch (error) {
     if (error instanceof RangeError) throw invalid(line, error.message, error);
     throw error;

@@ -1,11 +1,13 @@
 /**
- * @file Values of the Jinja library from data, with Python's floats and whole numbers of any size.
+ * @file Values of the Jinja library from data, with Python's floats, whole numbers of any size and keys
+ * in the order in which they were written.
  *
  * The library takes 1.0 for a whole number and bigints not at all. It does not export its classes,
  * which are taken from values that it has made. A whole number beyond 2^53 is one of its integers with
  * a bigint in it: comparisons with it are right, and arithmetic with other numbers fails.
  */
-import { PythonFloat } from './python-numbers.js';
+import { orderedEntries } from './ordered-object.js';
+import { PythonFloat } from './python-values.js';
 import type { RuntimeValue } from './python-text.js';
 
 /** Makes the library's value of plain data. */
@@ -38,7 +40,7 @@ export class RuntimeValues {
     if (value instanceof PythonFloat) return new float(value.value);
     if (Array.isArray(value)) return new list(value.map((item) => this.of(item)));
     if (typeof value !== 'object' || value === null) return this.#plain(value);
-    const entries = Object.entries(value).map(([key, item]) => [key, this.of(item)] as const);
+    const entries = orderedEntries(value).map(([key, item]) => [key, this.of(item)] as const);
     return new object(new Map(entries));
   }
 

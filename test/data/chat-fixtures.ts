@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { ChatMessage } from '../../src/data/parse-row.js';
-import { withPythonNumbers } from '../../src/data/python-numbers.js';
+import { withPythonValues } from '../../src/data/python-values.js';
 
 /** A conversation and what transformers made of it. */
 export interface RecordedChat {
@@ -60,6 +60,6 @@ export function recordedCase(name: string): RecordedCase {
 function withLine(chat: RecordedChat): RecordedChat {
   const { line } = chat;
   if (line === undefined) return chat;
-  const row = withPythonNumbers(line, JSON.parse(line)) as Pick<RecordedChat, 'messages' | 'tools'>;
+  const row = withPythonValues(line, JSON.parse(line)) as Pick<RecordedChat, 'messages' | 'tools'>;
   return { ...chat, ...row, variables: {} };
 }

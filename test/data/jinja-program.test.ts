@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { JinjaProgram } from '../../src/data/jinja-program.js';
-import { withPythonNumbers } from '../../src/data/python-numbers.js';
+import { withPythonValues } from '../../src/data/python-values.js';
 import { strftime } from '../../src/data/strftime.js';
 
 interface Recorded {
@@ -47,7 +47,7 @@ describe('an expression', () => {
 
 describe('an expression on numbers as rows spell them', () => {
   const { data, expressions } = fixture('numbers.json') as Recorded & { readonly data: string };
-  const values = withPythonNumbers(data, JSON.parse(data));
+  const values = withPythonValues(data, JSON.parse(data));
 
   it.each(expressions)('$template', ({ template, text, error }) => {
     const { messages } = recorded;

@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 
 import type { DataRow } from '../../src/data/parse-row.js';
 import { parseRow } from '../../src/data/parse-row.js';
-import { PythonFloat } from '../../src/data/python-numbers.js';
+import { PythonFloat } from '../../src/data/python-values.js';
 import { readJsonl } from '../../src/data/read-jsonl.js';
 import { RowEncoder } from '../../src/data/row-encoder.js';
 import { temporaryFolder } from '../checkpoint/temporary-folder.js';

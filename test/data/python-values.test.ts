@@ -1,10 +1,12 @@
-// Goal: JSON keeps the numbers that Python tells apart, and everything else is as JSON.parse gives it.
+// Goal: JSON keeps the numbers that Python tells apart and the order of keys, and everything else is as
+// JSON.parse gives it.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { PythonFloat, withPythonNumbers } from '../../src/data/python-numbers.js';
+import { orderedEntries } from '../../src/data/ordered-object.js';
+import { PythonFloat, withPythonValues } from '../../src/data/python-values.js';
 
 function read(text: string): unknown {
-  return withPythonNumbers(text, JSON.parse(text));
+  return withPythonValues(text, JSON.parse(text));
 }
 
 /** JavaScript's values again. */
@@ -36,14 +38,49 @@ it.each([
   });
 });
 
-it('gives the parsed value itself where no number needs it', () => {
-  const text = '{"a": [1, 2.5, -3e-1, "1.0 12345678901234567890 \\" 1.0"]}';
+it('gives the parsed value itself where nothing needs care', () => {
+  const text = '{"a": [1, 2.5, -3e-1, "1.0 12345678901234567890 \\" 1.0", "9", "\\u0039"]}';
   const parsed: unknown = JSON.parse(text);
-  expect(withPythonNumbers(text, parsed)).toBe(parsed);
+  expect(withPythonValues(text, parsed)).toBe(parsed);
 });
 
-it('changes nothing but numbers, whatever strings hold or spell', () => {
-  const piece = fc.constantFrom('\ue000', '\ue001', '"', '\\', '1.0', '\\ue000', '{', ' ', 'é');
+it('keeps the order of keys, however they are spelled', () => {
+  const text =
+    '{"10": {"b": 1.0, "2" : 0}, "a": 1, "\\u0032": 2, "01": 3, "\\"1": 4, "0": 5, "10": 6}';
+  const value = read(text) as object;
+  expect(value).toEqual(JSON.parse(text));
+  expect(orderedEntries(value).map(([key]) => key)).toEqual(['10', 'a', '2', '01', '"1', '0']);
+  const [inner] = read('[{"10": {"b": 1.0, "2" : 0}}]') as { readonly 10: object }[];
+  expect(orderedEntries(inner![10])).toEqual([
+    ['b', new PythonFloat(1)],
+    ['2', 0],
+  ]);
+});
+
+it('keeps the order of random keys', () => {
+  const key = fc.oneof(fc.nat(12).map(String), fc.constantFrom('a', '4294967295', '-1', '1 '));
+  fc.assert(
+    fc.property(fc.uniqueArray(key, { maxLength: 8 }), (keys) => {
+      const text = `[{${keys.map((name, index) => `${JSON.stringify(name)}:${index}`).join()}}]`;
+      const [value] = read(text) as [object];
+      expect(orderedEntries(value)).toEqual(keys.map((name, index) => [name, index]));
+    }),
+  );
+});
+
+it('changes nothing but numbers and order, whatever strings hold or spell', () => {
+  const piece = fc.constantFrom(
+    '7',
+    '\ue000',
+    '\ue001',
+    '"',
+    '\\',
+    '1.0',
+    '\\ue000',
+    '{',
+    ' ',
+    'é',
+  );
   const string = fc.array(piece, { maxLength: 6 }).map((parts) => parts.join(''));
   const { tree } = fc.letrec<{ tree: unknown }>((tie) => ({
     tree: fc.oneof(
