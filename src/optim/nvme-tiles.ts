@@ -2,8 +2,9 @@
  * @file The NVMe-resident states of one shard, streamed through staging memory tile by tile.
  *
  * A tile is one chunk of each state. Tile t lies in tile set `t mod sets`. With three sets the
- * reads of tile t+1 and the writes of tile t-1 are in flight while tile t is computed; with two,
- * the reads of t+1 and the writes of t overlap; with one, nothing does.
+ * reads of tile t+1 and the writes of tile t-1 are in flight while tile t is computed. With two,
+ * the reads of t+1 are, which had to wait for the writes of t-1: those were queued together with
+ * the reads of t and end with them, so that the disk seldom rests. With one set nothing overlaps.
  *
  * Reads are compared with the chunk's checksum before use. A new checksum is stored when its write
  * is complete: if a write fails or the update is cancelled, every chunk that holds its old or its
@@ -85,15 +86,16 @@ export class NvmeTiles {
   }
 
   /**
-   * Waits for tile `tile` and verifies it.
+   * Waits for tile `tile`, starts with two sets reading the next one, and verifies.
    *
    * @returns each state's padded bytes, in the order of `states`; valid until `put`
    * @throws STATE_CORRUPT, and what `SyncIo.wait` throws
    */
   take(tile: number): readonly Uint8Array<SharedArrayBuffer>[] {
     const set = this.#set(tile);
+    for (const buffer of set) this.#wait(buffer);
+    if (this.#sets.length === 2) this.#readUpTo(tile + 1);
     return set.map((buffer) => {
-      this.#wait(buffer);
       const bytes = buffer.bytes.subarray(0, chunkTransferBytes(buffer.state.location, tile));
       this.#verify(buffer, bytes);
       return bytes;

@@ -12,8 +12,11 @@ import {
   type StateName,
 } from '../../core/types.js';
 
-/** Tile sets per worker. 3: read ahead and write behind; 2: either; 1: no overlap. */
+/** Tile sets per worker; src/optim/nvme-tiles.ts tells what each overlaps. */
 export type StagingDepth = 1 | 2 | 3;
+
+/** What training takes unless memory is short; bench/optimizer.ts holds it to its ceiling. */
+export const PREFERRED_STAGING_DEPTH: StagingDepth = 2;
 
 /** What a worker slot's staging memory must hold. */
 export interface StagingShape {

@@ -12,6 +12,7 @@ import { formatBytes } from '../../core/bytes.js';
 import { SpillwayError } from '../../core/errors.js';
 import { type Tier } from '../../core/types.js';
 import { MIN_STAGING } from '../../tiers/host/staging-pool.js';
+import { PREFERRED_STAGING_DEPTH } from '../optim/staging.js';
 import { PeakBytes, type Decisions } from './peak-bytes.js';
 import type { MemoryPlan, MemoryPlanInput, OffloadDevice, MicroBatchOrder } from './placement.js';
 import { StateSizes } from './state-sizes.js';
@@ -220,7 +221,7 @@ function planInOrder(
   choose({ activationSlots: planner.leastActivationSlots + 1 });
   choose({ tilesApart: true, tileSlots: 2 }, { tileSlots: 2 });
   choose({ paramSlots: Math.max(3, decisions.paramSlots) });
-  choose({ optimizerDepth: 2 });
+  choose({ optimizerDepth: PREFERRED_STAGING_DEPTH });
   for (let wave = planner.slotCount; wave > 1; wave -= 1) {
     if (choose({ headWave: wave })) break;
   }

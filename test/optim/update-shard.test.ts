@@ -8,6 +8,7 @@ import { CHUNK_ELEMENTS, type ComputeDtype } from '../../core/types.js';
 import { slotStagingBytes, type StagingDepth } from '../../src/optim/staging.js';
 import { updateShard, type UpdateContext } from '../../src/optim/update-shard.js';
 import { kernels } from '../../tiers/native/binding.js';
+import type { Kernels } from '../../tiers/native/native-binding.js';
 import type { SyncIo } from '../../tiers/nvme/io-backend.js';
 import { LazyIo } from './lazy-io.js';
 import {
@@ -93,6 +94,25 @@ describe('updateShard', () => {
     expect([peak(1), peak(2), peak(3)]).toEqual([1, 2, 3]);
   });
 
+  it('computes with the next tile being read, and with three sets the last one being written', () => {
+    const length = 4 * CHUNK_ELEMENTS;
+    const inFlight = (depth: StagingDepth): number[] => {
+      const shard = placeShard(randomStates(length, 'float32', 2), ['exp_avg', 'exp_avg_sq'], file);
+      const io = new LazyIo(file.fd, 2);
+      const seen: number[] = [];
+      const adamw: Kernels['adamw'] = (...states) => {
+        seen.push(io.inFlight);
+        kernels().adamw(...states);
+      };
+      const context = contextOf(io, stagingOf('float32', depth, length), depth);
+      updateShard(shard.job, { ...context, kernels: { ...kernels(), adamw } });
+      return seen;
+    };
+    expect(inFlight(1)).toEqual([0, 0, 0, 0]);
+    expect(inFlight(2)).toEqual([2, 2, 2, 2]); // The last tile has none to read: t-1 is written.
+    expect(inFlight(3)).toEqual([2, 4, 4, 4]);
+  });
+
   it('waits for every request when one fails, and passes the failure on with its place', () => {
     fc.assert(
       fc.property(depths, fc.integer({ min: 1, max: 28 }), fc.nat(), (depth, nth, seed) => {
@@ -166,6 +186,26 @@ describe('updateShard', () => {
     for (const name of ['param', 'exp_avg', 'exp_avg_sq'] as const) {
       expect(sameBytes(now[name]!.subarray(0, done), expected[name]!.subarray(0, done))).toBe(true);
       expect(sameBytes(now[name]!.subarray(done), states[name]!.subarray(done))).toBe(true);
+    }
+  });
+
+  it('takes longer tiles when all states are in memory, with the same bits, and stops between', () => {
+    const tile = 4 * CHUNK_ELEMENTS;
+    const length = tile + 5;
+    for (const dtype of ['float32', 'bfloat16'] as const) {
+      const states = randomStates(length, dtype, 6);
+      const context = contextOf(null, sharedBytes(0), 1);
+      const whole = placeShard(states, [], file);
+      updateShard(whole.job, context);
+      const expected = expectedStates(states);
+      expect(differences(whole.read(), expected)).toEqual([]);
+
+      const half = placeShard(states, [], file);
+      let polls = 0;
+      expect(updateShard(half.job, { ...context, isCancelled: () => ++polls > 1 })).toBeNull();
+      const [now, done] = [half.read().exp_avg!, 4 * tile];
+      expect(sameBytes(now.subarray(0, done), expected.exp_avg!.subarray(0, done))).toBe(true);
+      expect(sameBytes(now.subarray(done), states.exp_avg!.subarray(done))).toBe(true);
     }
   });
 
