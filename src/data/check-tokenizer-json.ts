@@ -46,7 +46,7 @@ function mergesFault(merges: unknown): string | undefined {
     );
   };
   const index = (merges as unknown[]).findIndex((merge) => !isMerge(merge));
-  return index < 0 ? undefined : `has merges of which number ${index} is no pair of symbols`;
+  return index < 0 ? undefined : `has no pair of symbols in merges[${index}]`;
 }
 
 function addedTokensFault(added: unknown): string | undefined {
@@ -55,7 +55,7 @@ function addedTokensFault(added: unknown): string | undefined {
   const index = (added as unknown[]).findIndex(
     (token) => !isObject(token) || typeof token['content'] !== 'string' || !isId(token['id']),
   );
-  return index < 0 ? undefined : `has added_tokens of which number ${index} has no content and id`;
+  return index < 0 ? undefined : `has no content and id in added_tokens[${index}]`;
 }
 
 function isId(value: unknown): boolean {

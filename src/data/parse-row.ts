@@ -137,10 +137,7 @@ function messageList(line: JsonlLine, row: Columns, name: string): ChatMessage[]
   if (value.length === 0) throw invalid(line, `has an empty list of ${name}`);
   const index = value.findIndex((item) => !isObject(item) || typeof item['role'] !== 'string');
   if (index >= 0) {
-    throw invalid(
-      line,
-      `has ${name} of which number ${index} has no role; write {"role", "content"}`,
-    );
+    throw invalid(line, `has no role in ${name}[${index}]; write {"role", "content"}`);
   }
   return value as ChatMessage[];
 }
@@ -195,7 +192,7 @@ function isPresent(row: Columns, name: string): boolean {
 function integers(line: JsonlLine, name: string, value: unknown): number[] {
   if (!Array.isArray(value)) throw invalid(line, `has ${name} that are no list of whole numbers`);
   const index = value.findIndex((item) => !Number.isSafeInteger(item));
-  if (index >= 0) throw invalid(line, `has ${name} of which number ${index} is no whole number`);
+  if (index >= 0) throw invalid(line, `has no whole number in ${name}[${index}]`);
   return value as number[];
 }
 

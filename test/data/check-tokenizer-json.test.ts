@@ -26,14 +26,14 @@ it.each([
   [{ model: { vocab: [['a', -1]], unk_id: 1 } }, /unk_id/],
   [{ model: { vocab: [['a', -1]], unk_id: '' } }, /unk_id/],
   [{ model: { vocab: {}, merges: 'a b' } }, /no list/],
-  [{ model: { vocab: {}, merges: ['a b', 'ab'] } }, /number 1/],
-  [{ model: { vocab: {}, merges: [['a', 'b'], ['a']] } }, /number 1/],
-  [{ model: { vocab: {}, merges: [['a', 'b'], 'a b'] } }, /number 1/],
+  [{ model: { vocab: {}, merges: ['a b', 'ab'] } }, /merges\[1\]/],
+  [{ model: { vocab: {}, merges: [['a', 'b'], ['a']] } }, /merges\[1\]/],
+  [{ model: { vocab: {}, merges: [['a', 'b'], 'a b'] } }, /merges\[1\]/],
   [{ model: { vocab: {} }, added_tokens: {} }, /no list/],
-  [{ model: { vocab: {} }, added_tokens: [{ id: 1, content: 2 }] }, /number 0/],
+  [{ model: { vocab: {} }, added_tokens: [{ id: 1, content: 2 }] }, /added_tokens\[0\]/],
   [
     { model: { vocab: {} }, added_tokens: [{ id: 1e9, content: '' }, { content: 'x' }] },
-    /number 1/,
+    /added_tokens\[1\]/,
   ],
 ])('names what is wrong with %j', (contents, fault) => {
   expect(findTokenizerFault(contents)).toMatch(fault);
