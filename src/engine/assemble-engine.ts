@@ -15,6 +15,7 @@ import { packParams } from '../plan/packed-params.js';
 import type { Phase } from '../plan/step-plan.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
+import { tablesReadAhead } from '../plan/tables-read-ahead.js';
 import { ActivationShapes } from './activation-shapes.js';
 import { ActivationStore } from './activation-store.js';
 import { checkOptions } from './check-options.js';
@@ -34,6 +35,7 @@ import { ShardUpdates } from './shard-updates.js';
 import { StepExecutor } from './step-executor.js';
 import { StepPlanner } from './step-planner.js';
 import { StepTransfers } from './step-transfers.js';
+import { TableUpdates } from './table-updates.js';
 import { TrainingSteps } from './training-steps.js';
 import { probeWorkspaces } from './workspace-probe.js';
 
@@ -122,8 +124,12 @@ export async function assembleEngine(
       generation: 0,
     });
   }
-  const loader = new ParameterLoader(tiers, store);
-  const updates = new ShardUpdates(tiers, store, pool);
+  const tables = new TableUpdates(
+    store,
+    tablesReadAhead(model.blocks, layout, { homes: plan.homes, dtype }),
+  );
+  const loader = new ParameterLoader(tiers, store, tables);
+  const updates = new ShardUpdates(tiers, store, tables, pool);
   const region = device.reserve(plan.region.byteLength, 'region');
   owned.push(() => region.dispose());
   const seed = options.seed ?? DEFAULTS.seed;

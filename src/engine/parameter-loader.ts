@@ -14,6 +14,10 @@ import type { PackedParams } from '../plan/packed-params.js';
 import { segmentsOf, type ParamAddress, type ParameterGroup } from '../plan/parameter-layout.js';
 import { keepsBfloat16 } from '../plan/tensor-bytes.js';
 import type { ParameterStore } from './parameter-store.js';
+import { TableUpdates } from './table-updates.js';
+
+/** Gathered elements that are uploaded together: with what reading them takes, a staging buffer. */
+const ROW_PIECE_ELEMENTS = CHUNK_ELEMENTS / 4;
 
 /** Where a parameter's elements go, from its first one on: a tensor, or a place in a region. */
 type Target = Pick<TensorUpload, 'write'>;
@@ -27,10 +31,17 @@ interface WantedParam {
 export class ParameterLoader {
   readonly #tiers: TierManager;
   readonly #store: ParameterStore;
+  readonly #tables: TableUpdates;
 
-  constructor(tiers: TierManager, store: ParameterStore) {
+  /** @param tables default: those of weights that nothing updates */
+  constructor(
+    tiers: TierManager,
+    store: ParameterStore,
+    tables: TableUpdates = new TableUpdates(store, new Set()),
+  ) {
     this.#tiers = tiers;
     this.#store = store;
+    this.#tables = tables;
   }
 
   /** Rows of a matrix or table. */
@@ -123,6 +134,7 @@ export class ParameterLoader {
     const address = this.#store.address(name);
     const columns = this.#checkRows(address, indices);
     const target = this.#regionTarget(region, byteOffset, 'float32', turns);
+    if (this.#isInMemory(address)) return this.#copyRows(address, columns, indices, target);
     const bytesPer = elementBytes(this.#store.dtype);
     const order = sortedPositions(indices);
     let at = 0;
@@ -144,6 +156,45 @@ export class ParameterLoader {
       }
     };
     await this.#readRange(address, address.offset, address.length, visit, turns);
+  }
+
+  #isInMemory(address: ParamAddress): boolean {
+    const { shards } = this.#store.group(address);
+    return shards.every((shard) => this.#store.location(shard, 'param').kind === 'memory');
+  }
+
+  /** Rows of a table in memory, with the update that is due: collected, and uploaded together. */
+  async #copyRows(
+    address: ParamAddress,
+    columns: number,
+    indices: Int32Array,
+    target: Target,
+  ): Promise<void> {
+    const { dtype } = this.#store;
+    const bytesPer = elementBytes(dtype);
+    const isCounted = this.#store.deviceBytes(this.#store.group(address)) === undefined;
+    const total = indices.length * columns;
+    for (let from = 0; from < total; from += ROW_PIECE_ELEMENTS) {
+      const to = Math.min(total, from + ROW_PIECE_ELEMENTS);
+      const loan = await this.#tiers.staging.acquire(1);
+      try {
+        const [buffer] = loan.buffers;
+        const piece = buffer!.subarray(0, (to - from) * bytesPer);
+        const scratch = buffer!.subarray(ROW_PIECE_ELEMENTS * bytesPer);
+        for (let at = from; at < to;) {
+          const position = Math.floor(at / columns);
+          const end = Math.min(to, (position + 1) * columns);
+          const start = indices[position]! * columns + at - position * columns;
+          const part = piece.subarray((at - from) * bytesPer, (end - from) * bytesPer);
+          await this.#tables.read(address, start, part, scratch);
+          at = end;
+        }
+        await target.write(from, piece, dtype);
+        if (isCounted) this.#tiers.countUpload(piece.byteLength);
+      } finally {
+        loan.release();
+      }
+    }
   }
 
   /** A new tensor over a parameter that is float32 and homed on the device. */

@@ -1,13 +1,18 @@
 /**
  * @file Hands shards to the optimizer pool, and counts what an update moves and changes.
  */
-import { SpillwayError } from '../../core/errors.js';
+import { SpillwayError, assert } from '../../core/errors.js';
+import { elementBytes, type StateName } from '../../core/types.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
+import type { AdamwScalars } from '../../tiers/native/native-binding.js';
+import type { StateLocation } from '../../tiers/state-location.js';
 import { adamwScalars, type AdamwOptions } from '../optim/adamw-options.js';
 import type { OptimizerPool } from '../optim/optimizer-pool.js';
 import type { ShardUpdate } from '../optim/shard-update.js';
 import type { ParameterGroup, Shard } from '../plan/parameter-layout.js';
+import { stateType } from '../plan/placement.js';
 import type { ParameterStore } from './parameter-store.js';
+import type { TableUpdates } from './table-updates.js';
 
 /** Scalars of one step's update. */
 export interface UpdateSettings {
@@ -23,13 +28,25 @@ export interface UpdateSettings {
 export class ShardUpdates {
   readonly #tiers: TierManager;
   readonly #store: ParameterStore;
+  readonly #tables: TableUpdates;
   readonly #pool: OptimizerPool;
   #changedCount = 0;
 
-  constructor(tiers: TierManager, store: ParameterStore, pool: OptimizerPool) {
+  constructor(
+    tiers: TierManager,
+    store: ParameterStore,
+    tables: TableUpdates,
+    pool: OptimizerPool,
+  ) {
     this.#tiers = tiers;
     this.#store = store;
+    this.#tables = tables;
     this.#pool = pool;
+  }
+
+  /** All gradients of a step are at home: tables may be read as its update will leave them. */
+  expect(settings: UpdateSettings): void {
+    this.#tables.expect(settings.step, (group) => scalarsOf(group, settings));
   }
 
   /**
@@ -43,18 +60,58 @@ export class ShardUpdates {
     settings: UpdateSettings,
     onStart?: () => void,
   ): Promise<void> {
+    const pieces = this.#tables.piecesOf(shard);
+    if (pieces === undefined) {
+      await this.#run(group, shard, settings, onStart);
+      return;
+    }
+    await Promise.all(
+      pieces.map((piece) =>
+        this.#tables.update(piece, settings.step, (taken) =>
+          this.#run(
+            group,
+            shard,
+            settings,
+            () => {
+              taken();
+              if (piece.start === 0) onStart?.();
+            },
+            piece,
+          ),
+        ),
+      ),
+    );
+  }
+
+  /** @param range elements of the shard, whose states are in memory then; default: all */
+  async #run(
+    group: ParameterGroup,
+    shard: Shard,
+    settings: UpdateSettings,
+    onStart: (() => void) | undefined,
+    range?: { readonly start: number; readonly length: number },
+  ): Promise<void> {
     const store = this.#store;
-    const { options, step, learningRate, gradScale, assertChange } = settings;
-    const decay = { decay: group.decay };
+    const location = (state: StateName): StateLocation => {
+      const whole = store.location(shard, state);
+      if (range === undefined) return whole;
+      assert(whole.kind === 'memory', 'only what is in memory is updated in ranges');
+      const bytesPer = elementBytes(stateType(state, store.dtype));
+      const { start, length } = range;
+      return {
+        ...whole,
+        bytes: whole.bytes.subarray(start * bytesPer, (start + length) * bytesPer),
+      };
+    };
     const job: ShardUpdate = {
-      length: shard.length,
-      param: store.location(shard, 'param'),
-      ...(store.dtype === 'bfloat16' ? { masterLo: store.location(shard, 'master_lo') } : {}),
-      grad: store.location(shard, 'grad'),
-      expAvg: store.location(shard, 'exp_avg'),
-      expAvgSq: store.location(shard, 'exp_avg_sq'),
-      scalars: adamwScalars(options, decay, step, learningRate, gradScale),
-      countChanges: assertChange,
+      length: range?.length ?? shard.length,
+      param: location('param'),
+      ...(store.dtype === 'bfloat16' ? { masterLo: location('master_lo') } : {}),
+      grad: location('grad'),
+      expAvg: location('exp_avg'),
+      expAvgSq: location('exp_avg_sq'),
+      scalars: scalarsOf(group, settings),
+      countChanges: settings.assertChange,
     };
     const result = await this.#pool.update(job, undefined, onStart);
     this.#tiers.countWorkerIo(result.nvmeReadBytes, result.nvmeWrittenBytes);
@@ -76,4 +133,9 @@ export class ShardUpdates {
       { step: settings.step, learningRate: settings.learningRate },
     );
   }
+}
+
+function scalarsOf({ decay }: ParameterGroup, settings: UpdateSettings): AdamwScalars {
+  const { options, step, learningRate, gradScale } = settings;
+  return adamwScalars(options, { decay }, step, learningRate, gradScale);
 }

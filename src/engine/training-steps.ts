@@ -93,6 +93,7 @@ export class TrainingSteps {
       },
     );
     await finished;
+    updates.expect(settings);
     await previous;
     return { loss: losses.value / weight, gradNorm, updated: this.#conclude(updated, base) };
   }

@@ -78,7 +78,10 @@ class StepBuilder {
     const { offset, claim, after } = this.#activations.claimActivation();
     const { read, upload } = this.#sizes.rowBytes(microBatch);
     const action = { kind: 'fetch-rows', microBatch, offset } as const;
-    const fetched = this.#ops.fetch(action, read, upload, after, claim, this.#sizes.groupsOf(0));
+    const fences = this.#sizes
+      .groupsOf(0)
+      .filter((group) => !this.#sizes.tablesReadAhead.has(group));
+    const fetched = this.#ops.fetch(action, read, upload, after, claim, fences);
     const id = this.#ops.compute({ kind: 'rows', microBatch, offset }, [fetched], [claim], {
       fieldBytes: this.#ops.fieldBytes(0, microBatch),
     });
@@ -225,13 +228,23 @@ class StepBuilder {
     const writes = [...this.#gradients.lastWrites.values()];
     const norm = this.#ops.add('update', { kind: 'norm' }, {}, [...this.#losses, ...writes]);
     // Without clipping in the order in which gradients are complete, else as the next forward reads.
-    const ordered = clips ? trainable : trainable.toReversed();
+    const ordered = clips
+      ? trainable.toSorted((a, b) => this.#firstWaiter(a) - this.#firstWaiter(b))
+      : trainable.toReversed();
     for (const group of ordered) {
       const after = clips
         ? [norm]
         : [...this.#losses, this.#gradients.lastWrites.get(group.index)!];
       for (const shard of group.shards) this.#update(group, shard.id, shard.length, after);
     }
+  }
+
+  /** The first block of the next forward pass that waits for a group's update. */
+  #firstWaiter(group: ParameterGroup): number {
+    if (!this.#sizes.tablesReadAhead.has(group.index)) return group.block;
+    const { blocks, layout } = this.#input;
+    const users = group.params.flatMap(({ spec }) => layout.users.get(spec.name) ?? []);
+    return Math.min(blocks.length, ...users.filter((block) => blocks[block]!.kind !== 'row'));
   }
 
   #update(group: ParameterGroup, shard: number, length: number, after: OperationId[]): void {

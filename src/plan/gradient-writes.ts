@@ -117,7 +117,9 @@ export class GradientWrites {
     const bytes = gradientWriteBytes(group, address.offset, address.length, add, this.#input);
     const added = this.#rowsAdded === undefined ? [] : [this.#rowsAdded];
     const after = [...added, ...this.#earlierWrites([address])];
-    const write = this.#ops.hostWrite({ kind: 'write-rows', param }, bytes, after);
+    // Nothing else in this step may have waited for the table's update.
+    const fences = this.#sizes.tablesReadAhead.has(group.index) ? [group.index] : [];
+    const write = this.#ops.hostWrite({ kind: 'write-rows', param }, bytes, after, fences);
     this.#noteWrite(address, write, 0);
   }
 

@@ -94,8 +94,10 @@ export class OperationList {
     action: Action,
     nvme: { read: number; written: number },
     after: readonly OperationId[],
+    fences: readonly number[] = [],
   ): OperationId {
-    return this.add('nvme_write', action, nvmeBytes(nvme), after);
+    const extra = fences.length > 0 ? { fences } : {};
+    return this.add('nvme_write', action, nvmeBytes(nvme), after, extra);
   }
 
   add(

@@ -8,15 +8,19 @@ import type { RowBlock, TiledBlock } from '../model/block.js';
 import { packParams, type PackedParams } from './packed-params.js';
 import type { ParamAddress, ParameterGroup } from './parameter-layout.js';
 import type { StepInput } from './step-input.js';
+import { tablesReadAhead } from './tables-read-ahead.js';
 import { groupReadBytes, storedBytes } from './transfer-bytes.js';
 
 export class StepSizes {
   readonly #input: StepInput;
   /** Whole parameters of each block. */
   readonly packed: readonly PackedParams[];
+  /** Groups of tables whose rows do not wait for their update. */
+  readonly tablesReadAhead: ReadonlySet<number>;
 
   constructor(input: StepInput) {
     this.#input = input;
+    this.tablesReadAhead = tablesReadAhead(input.blocks, input.layout, input);
     this.packed = input.blocks.map((block) => packParams(block, input));
   }
 
