@@ -16,14 +16,15 @@ export type DataFilesKey = 'data_files' | 'eval_files';
 export interface DataFile {
   readonly path: string;
   readonly bytes: number;
-  /** False for pipes and devices, which can be read once only and have no size. */
+  /** False for pipes, which can be read once only and have no size. */
   readonly regular: boolean;
 }
 
 /**
  * The files that `paths` stand for, in that order; one that is named twice is read twice.
  *
- * @throws DATA_NOT_FOUND when a path is missing or a folder holds no *.jsonl file
+ * @throws DATA_NOT_FOUND when a path is missing or neither file, folder nor pipe, or a folder holds no
+ *   *.jsonl file
  */
 export async function findDataFiles(
   paths: readonly string[],
@@ -32,9 +33,13 @@ export async function findDataFiles(
   const files: DataFile[] = [];
   for (const path of paths) {
     const status = await statusOf(path, key);
-    if (!status.isDirectory()) {
+    if (status.isFile() || status.isFIFO()) {
       files.push({ path, bytes: status.size, regular: status.isFile() });
       continue;
+    }
+    if (!status.isDirectory()) {
+      const message = `"${path}" is neither a file, a folder nor a pipe; check ${key}`;
+      throw new SpillwayError('DATA_NOT_FOUND', message);
     }
     const found = await jsonlFilesBelow(path, key);
     if (found.length === 0) {

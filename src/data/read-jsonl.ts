@@ -4,8 +4,8 @@
  * Accepts a byte-order mark, CRLF, blank lines and a missing final newline. A line is at most
  * `MAX_LINE_BYTES` long.
  */
-import { createReadStream } from 'node:fs';
 import { SpillwayError } from '../../core/errors.js';
+import { openBytes } from './open-bytes.js';
 
 /** Longest line. A row is truncated to `max_length` tokens anyway; this is 16 million words. */
 export const MAX_LINE_BYTES = 64 * 2 ** 20;
@@ -103,7 +103,7 @@ async function* readChunks(
   signal: AbortSignal | undefined,
 ): AsyncGenerator<Buffer, void, undefined> {
   try {
-    yield* createReadStream(path, signal === undefined ? {} : { signal }) as AsyncIterable<Buffer>;
+    yield* openBytes(path, signal) as AsyncIterable<Buffer>;
   } catch (error) {
     signal?.throwIfAborted();
     const errno = (error as NodeJS.ErrnoException).code ?? 'unknown';

@@ -1,6 +1,7 @@
 // Goal: through the built executable, refusals and signals end the process as the table says.
 import { spawnSync } from 'node:child_process';
-import { rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ERROR_EXIT_STATUS } from '../../core/errors.js';
 import { Box, ROWS } from './bad-input/bad-input.js';
@@ -63,11 +64,24 @@ describe('a signal', () => {
     expect(snapshot(box.earlier)).toEqual(before);
   });
 
-  it('that comes twice ends the process at once, though a read never ends', async () => {
+  it('ends the process while a pipe has no writer', async () => {
     const pipe = box.path('pipe.jsonl');
     expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
-    // The note about run_name comes when the signals are about to be handled.
     const args = box.train({ data_files: pipe, run_name: 'x' });
+    const outcome = await spillway(args, (child) => {
+      child.stderr!.once('data', () => setTimeout(() => child.kill('SIGTERM'), 500));
+    });
+    expect(outcome.stderr).toMatch(/^no effect here: run_name\nSIGTERM: stopping[^\n]*\n$/);
+    expect(outcome.status).toBe(143);
+    expect(snapshot(box.earlier)).toEqual(before);
+  });
+
+  it('that comes twice ends the process at once, though a read never ends', async () => {
+    const folder = box.path('endless');
+    mkdirSync(folder);
+    expect(spawnSync('mkfifo', [join(folder, 'config.json')]).status).toBe(0);
+    // The note about run_name comes when the signals are about to be handled.
+    const args = box.train({ model_name_or_path: folder, run_name: 'x' });
     let ending: NodeJS.Signals | null = null;
     const outcome = await spillway(args, (child) => {
       child.stderr!.on('data', () => child.kill('SIGTERM'));

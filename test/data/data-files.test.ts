@@ -66,6 +66,14 @@ it('knows a pipe from a file', async () => {
   expect(found).toMatchObject({ path: pipe, regular: false });
 });
 
+it('refuses what is neither file, folder nor pipe', async () => {
+  const error = await failureOf(() => findDataFiles(['/dev/zero'], 'eval_files'));
+  expect(error.code).toBe('DATA_NOT_FOUND');
+  expect(error.message).toBe(
+    '"/dev/zero" is neither a file, a folder nor a pipe; check eval_files',
+  );
+});
+
 it('names what is missing, an empty folder and a link to nothing, with the key', async () => {
   const missing = await failureOf(() => findDataFiles(['/no/such.jsonl'], 'eval_files'));
   expect(missing.code).toBe('DATA_NOT_FOUND');

@@ -1,4 +1,5 @@
 // Goal: lines come out as a split of the whole text gives them, whatever the chunks; bad files are named.
+import { execFile, execFileSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
@@ -75,4 +76,29 @@ it('names the line that is not UTF-8', async () => {
 it('names a missing file and a folder', async () => {
   expect((await failureOf(() => lines('/no/such.jsonl'))).code).toBe('DATA_NOT_FOUND');
   expect((await failureOf(() => lines(tmpdir()))).code).toBe('DATA_NOT_FOUND');
+});
+
+it('reads a pipe to its end, whenever its writer comes', async () => {
+  const pipe = `${file('')}.pipe`;
+  execFileSync('mkfifo', [pipe]);
+  const reading = lines(pipe);
+  await new Promise((done) => setTimeout(done, 100));
+  await new Promise((done) =>
+    execFile('sh', ['-c', `(echo 1; sleep 0.1; echo 2) > ${pipe}`], done),
+  );
+  expect(await reading).toEqual([
+    { place: `${pipe}:1`, text: '1' },
+    { place: `${pipe}:2`, text: '2' },
+  ]);
+});
+
+it('gives up a pipe without a writer when it is told to', async () => {
+  const pipe = `${file('')}.pipe`;
+  execFileSync('mkfifo', [pipe]);
+  const stop = new AbortController();
+  const reading = readJsonl(pipe, { signal: stop.signal }).next();
+  setTimeout(() => {
+    stop.abort(new Error('enough'));
+  }, 100);
+  await expect(reading).rejects.toThrow('enough');
 });
