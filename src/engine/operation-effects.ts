@@ -4,13 +4,15 @@
  *
  * Equal are operations of one kind on blocks of one kind, over micro-batches of equal shapes, whose
  * inputs come from the same kinds of places. One that brings batch fields to the device, and the
- * first and last tile of the head, always run.
+ * first and last tile of the head, always run. So does what leaves, or takes, memory that is shared,
+ * as that of a reshaped tensor is: nothing that is allocated anew could stand in for it.
  */
 import type { DeviceLedger } from '../../tiers/device/device.js';
 import type { Block, MicroBatch } from '../model/block.js';
 import type { PackedParams } from '../plan/packed-params.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
-import type { Compute, Operation, Source } from '../plan/step-plan.js';
+import type { Compute, Operation, OperationId, Output, Source } from '../plan/step-plan.js';
+import { tensorBytes } from '../plan/tensor-bytes.js';
 import type { LeftShapes } from './compute-outputs.js';
 import type { ComputeRunner } from './compute-runner.js';
 import { shapeKey } from './step-planner.js';
@@ -36,6 +38,8 @@ export interface EffectParts {
 export class OperationEffects {
   readonly #parts: EffectParts;
   readonly #known = new Map<string, Effect>();
+  /** Reverse passes that left memory which may not be each tensor's own. */
+  readonly #sharing = new Set<OperationId>();
   readonly #blockKeys: readonly string[];
   readonly #batchKeys: readonly string[];
 
@@ -52,6 +56,7 @@ export class OperationEffects {
     const { id } = operation;
     const key = this.#keyOf(action);
     const before = ledger.liveBytes;
+    const taken = this.#takenBytes(action);
     const known = key === undefined ? undefined : this.#known.get(key);
     let peak: number;
     if (known === undefined) {
@@ -60,7 +65,10 @@ export class OperationEffects {
       peak = ledger.resetPeak();
       const left = runner.leftShapes(id);
       const effect = { rise: peak - before, left, block: this.#blockOf(action) };
-      if (key !== undefined) this.#known.set(key, effect);
+      const isOwn = ledger.liveBytes - before === leftBytes(left) - taken;
+      // The head keeps more than it leaves, and always runs.
+      if (!isOwn && action.kind === 'reverse') this.#sharing.add(id);
+      if (isOwn && key !== undefined) this.#known.set(key, effect);
     } else {
       // A later operation may add to these gradients, by the names of this block's parameters.
       runner.standIn(id, action, renamed(known, this.#blockOf(action)));
@@ -81,6 +89,7 @@ export class OperationEffects {
       case 'reverse': {
         const index = 'block' in action ? action.block : 0;
         if (!runner.hasFields(blocks[index]!, action.microBatch)) return undefined;
+        if (takenBy(action).some(({ operation }) => this.#sharing.has(operation))) return undefined;
         const places = [
           'input' in action ? placeOf(action.input) : '',
           'dy' in action ? placeOf(action.dy) : '',
@@ -104,6 +113,15 @@ export class OperationEffects {
     }
   }
 
+  /** Bytes of earlier outputs that an operation frees, where they are their own. */
+  #takenBytes(action: Compute): number {
+    return takenBy(action).reduce((sum, { operation, part }) => {
+      const { activation, gradients } = this.#parts.runner.leftShapes(operation);
+      const shapes = part === 'gradients' ? Object.values(gradients) : [activation ?? [0]];
+      return sum + bytesOf(shapes);
+    }, 0);
+  }
+
   #blockOf(action: Compute): Block {
     const { blocks } = this.#parts;
     if ('block' in action) return blocks[action.block]!;
@@ -117,6 +135,29 @@ export class OperationEffects {
     const rows = layout.params.get(head.tiledParam)?.spec.shape[0] ?? 0;
     return Math.ceil(rows / head.tileRows);
   }
+}
+
+/** Earlier outputs that an operation consumes. */
+function takenBy(action: Compute): Output[] {
+  const taken: Output[] = [];
+  if ('dy' in action && action.dy?.kind === 'output') {
+    taken.push({ operation: action.dy.operation, part: 'activation' });
+  }
+  if ('sums' in action && action.sums !== undefined) {
+    taken.push({ operation: action.sums, part: 'gradients' });
+  }
+  return taken;
+}
+
+function leftBytes({ activation, gradients, losses }: LeftShapes): number {
+  return bytesOf(
+    [activation, losses, ...Object.values(gradients)].filter((one) => one !== undefined),
+  );
+}
+
+function bytesOf(shapes: readonly (readonly number[])[]): number {
+  const lengths = shapes.map((shape) => shape.reduce((product, size) => product * size, 1));
+  return lengths.reduce((sum, length) => sum + tensorBytes(length), 0);
 }
 
 /** What is left of an equal operation on `block`: equal blocks use their parameters in one order. */

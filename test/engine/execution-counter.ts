@@ -1,0 +1,236 @@
+/**
+ * @file Counts what the steps of a run move and hold where it happens: bytes that the native device
+ * is given and asked for, requests that reach the disk, what workers' rings completed; by the
+ * operation on whose behalf, so that a plan can be held against it operation by operation.
+ *
+ * Nothing here knows the plan but for the operation that runs: an asynchronous context follows it.
+ * Bytes that a device copies from its own memory cross no link and do not count.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { vi } from 'vitest';
+import { LINKS, type Link, type Tier } from '../../core/types.js';
+import { ComputeRunner } from '../../src/engine/compute-runner.js';
+import type { Engine } from '../../src/engine/engine.js';
+import { ShardUpdates } from '../../src/engine/shard-updates.js';
+import type { Span } from '../../src/engine/step-executor.js';
+import { StepTransfers } from '../../src/engine/step-transfers.js';
+import type { MicroBatch } from '../../src/model/block.js';
+import { OptimizerPool } from '../../src/optim/optimizer-pool.js';
+import { PHASES, type Action, type Operation, type Phase } from '../../src/plan/step-plan.js';
+import { NativeDevice } from '../../tiers/device/native/native-device.js';
+import { createIoBackend } from '../../tiers/nvme/create-io-backend.js';
+import type { IoBackend } from '../../tiers/nvme/io-backend.js';
+
+type LinkBytes = Record<Link, number>;
+
+/** What steps moved, by phase and kind of operation, and the most that tiers held, by phase. */
+export interface StepCounts {
+  readonly moved: Readonly<Record<string, LinkBytes>>;
+  readonly peaks: Readonly<Record<Phase, Readonly<Record<Tier, number>>>>;
+}
+
+class Tally {
+  readonly moved: Record<string, LinkBytes> = {};
+  readonly #peaks = new Map<string, number>();
+
+  add({ phase, action }: Pick<Operation, 'phase' | 'action'>, link: Link, bytes: number): void {
+    if (bytes === 0) return;
+    const name = `${phase} ${action.kind}`;
+    this.moved[name] ??= { upload: 0, download: 0, nvme_read: 0, nvme_write: 0 };
+    this.moved[name][link] += bytes;
+  }
+
+  hold(phase: Phase, tier: Tier, bytes: number): void {
+    const name = `${phase} ${tier}`;
+    this.#peaks.set(name, Math.max(bytes, this.#peaks.get(name) ?? 0));
+  }
+
+  get counts(): StepCounts {
+    const peak = (phase: Phase, tier: Tier) => this.#peaks.get(`${phase} ${tier}`) ?? 0;
+    const peaks = PHASES.map((phase) => [
+      phase,
+      { device: peak(phase, 'device'), host: peak(phase, 'host'), nvme: peak(phase, 'nvme') },
+    ]);
+    return { moved: this.moved, peaks: Object.fromEntries(peaks) as StepCounts['peaks'] };
+  }
+}
+
+/** A method before it is replaced, to be called with its `this`. */
+function originalOf<T, K extends keyof T>(prototype: T, name: K): T[K] {
+  return prototype[name];
+}
+
+/** What an asynchronous context works for: an operation of a step, or a plan on the meta device. */
+type Purpose = Pick<Operation, 'phase' | 'action'> | 'planning';
+
+/** Counts what one engine on the native device does that is created while this is installed. */
+export class ExecutionCounter {
+  readonly #executed = new Tally();
+  readonly #planned = new Tally();
+  readonly #purpose = new AsyncLocalStorage<Purpose>();
+  /** Of the steps that were planned. */
+  readonly #operations = new Map<Action, Operation>();
+  /** Memory of the device that the CPU addresses. */
+  readonly #deviceMemory = new Set<ArrayBufferLike>();
+  #device: NativeDevice | undefined;
+
+  /** `vi.restoreAllMocks` ends it. */
+  static install(): ExecutionCounter {
+    const counter = new ExecutionCounter();
+    counter.#followOperations();
+    const create = NativeDevice.create.bind(NativeDevice);
+    vi.spyOn(NativeDevice, 'create').mockImplementation((options) =>
+      counter.#watch(create(options)),
+    );
+    return counter;
+  }
+
+  /** Of all steps until now. */
+  get executed(): StepCounts {
+    return this.#executed.counts;
+  }
+
+  /** What the plan says about the steps that were announced. */
+  get planned(): StepCounts {
+    return this.#planned.counts;
+  }
+
+  /** A step over these micro-batches is about to begin. */
+  async announce(engine: Engine, batches: readonly MicroBatch[]): Promise<void> {
+    const { operations } = engine.stepPlan(batches);
+    for (const operation of operations) {
+      this.#operations.set(operation.action, operation);
+      for (const link of LINKS) this.#planned.add(operation, link, operation.bytes[link] ?? 0);
+    }
+    const device = await this.#purpose.run('planning', () => engine.devicePeaks(batches));
+    const { host, nvme } = engine.plan.peakBytes;
+    for (const phase of new Set(operations.map((operation) => operation.phase))) {
+      this.#planned.hold(phase, 'device', device![phase]);
+      this.#planned.hold(phase, 'host', host);
+      this.#planned.hold(phase, 'nvme', nvme);
+    }
+  }
+
+  /** The disk of the main thread, counted. */
+  countedDisk(): IoBackend {
+    const { backend } = createIoBackend();
+    const [read, write] = [backend.read.bind(backend), backend.write.bind(backend)];
+    backend.read = (file, offset, target) => {
+      this.#count('nvme_read', target.byteLength);
+      return read(file, offset, target);
+    };
+    backend.write = (file, offset, source) => {
+      this.#count('nvme_write', source.byteLength);
+      return write(file, offset, source);
+    };
+    return backend;
+  }
+
+  /** Notes what host and NVMe hold when an operation, or a piece of one, is over. */
+  readonly noteHeld = ({ operation }: Span, { heldBytes }: Engine): void => {
+    this.#executed.hold(operation.phase, 'host', heldBytes.host);
+    this.#executed.hold(operation.phase, 'nvme', heldBytes.nvme);
+  };
+
+  /** All steps and their updates are over. */
+  noteEnd({ heldBytes }: Engine): void {
+    this.#executed.hold('update', 'device', heldBytes.device);
+  }
+
+  #count(link: Link, bytes: number): void {
+    const purpose = this.#purpose.getStore();
+    // Without one: loading, evaluating, reading.
+    if (purpose !== undefined && purpose !== 'planning') this.#executed.add(purpose, link, bytes);
+  }
+
+  #countUpload(source: ArrayBufferView): void {
+    if (!this.#deviceMemory.has(source.buffer)) this.#count('upload', source.byteLength);
+  }
+
+  #watch(device: NativeDevice): NativeDevice {
+    this.#device = device;
+    const reserve = device.reserve.bind(device);
+    device.reserve = (byteLength, label) => {
+      const region = reserve(byteLength, label);
+      const write = region.write.bind(region);
+      region.write = (byteOffset, source, type, kept) => {
+        this.#countUpload(source);
+        return write(byteOffset, source, type, kept);
+      };
+      return region;
+    };
+    const upload = device.upload.bind(device);
+    device.upload = (data, shape, label) => {
+      this.#countUpload(data);
+      return upload(data, shape, label);
+    };
+    const download = device.download.bind(device);
+    device.download = (tensor, offset, target) => {
+      this.#count('download', target.byteLength);
+      return download(tensor, offset, target);
+    };
+    const lease = device.arena.lease.bind(device.arena);
+    device.arena.lease = (byteLength, label) => {
+      const leased = lease(byteLength, label);
+      this.#deviceMemory.add(leased.bytes.buffer);
+      return leased;
+    };
+    return device;
+  }
+
+  #followOperations(): void {
+    const purpose = this.#purpose;
+    const run = originalOf(ComputeRunner.prototype, 'run');
+    const computed = (operation: Operation, body: () => Promise<void>) =>
+      purpose.run(operation, () => this.#computed(operation, body));
+    vi.spyOn(ComputeRunner.prototype, 'run').mockImplementation(function (
+      this: ComputeRunner,
+      operation,
+      action,
+    ) {
+      if (purpose.getStore() === 'planning') return run.call(this, operation, action);
+      for (const output of operation.frees ?? []) this.free(output);
+      return computed(operation, () => run.call(this, { ...operation, frees: [] }, action));
+    });
+    const operations = this.#operations;
+    const transfer = originalOf(StepTransfers.prototype, 'run');
+    vi.spyOn(StepTransfers.prototype, 'run').mockImplementation(function (
+      this: StepTransfers,
+      ...args
+    ) {
+      return purpose.run(operations.get(args[0])!, () => transfer.apply(this, args));
+    });
+    const update = originalOf(ShardUpdates.prototype, 'update');
+    vi.spyOn(ShardUpdates.prototype, 'update').mockImplementation(function (
+      this: ShardUpdates,
+      group,
+      shard,
+      ...rest
+    ) {
+      const { id, length } = shard;
+      const action = { kind: 'update', shard: id, group: group.index, length } as const;
+      return purpose.run({ phase: 'update', action }, () =>
+        update.call(this, group, shard, ...rest),
+      );
+    });
+    const submit = originalOf(OptimizerPool.prototype, 'update');
+    const count = (link: Link, bytes: number): void => this.#count(link, bytes);
+    vi.spyOn(OptimizerPool.prototype, 'update').mockImplementation(async function (
+      this: OptimizerPool,
+      ...args
+    ) {
+      const result = await submit.apply(this, args);
+      count('nvme_read', result.nvmeReadBytes);
+      count('nvme_write', result.nvmeWrittenBytes);
+      return result;
+    });
+  }
+
+  /** Runs a compute operation and notes how high the device's memory rose. */
+  async #computed({ phase }: Operation, body: () => Promise<void>): Promise<void> {
+    const { ledger } = this.#device!;
+    ledger.resetPeak();
+    await body();
+    this.#executed.hold(phase, 'device', ledger.resetPeak());
+  }
+}
