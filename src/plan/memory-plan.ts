@@ -1,8 +1,8 @@
 /**
  * @file Where everything lives: homes of states, places of activation checkpoints, peaks per tier.
  *
- * `planMemory` makes decisions one after the other and keeps each that fits: `peaksOf` adds up,
- * for given decisions, the most bytes that each tier holds at any time. Order of preference when
+ * `planMemory` makes decisions one after the other and keeps each that fits: `PeakBytes` adds up, for
+ * the decisions so far, the most bytes that each tier holds at any time. Order of preference when
  * memory is short: head passes in one wave, activation checkpoints, parameters, gradients,
  * optimizer states; nearest tier first. What cannot fit is refused with the arithmetic.
  *
@@ -13,8 +13,18 @@ import { SpillwayError } from '../../core/errors.js';
 import { type Tier } from '../../core/types.js';
 import { MIN_STAGING } from '../../tiers/host/staging-pool.js';
 import { PREFERRED_STAGING_DEPTH } from '../optim/staging.js';
-import { PeakBytes, type Decisions } from './peak-bytes.js';
-import type { MemoryPlan, MemoryPlanInput, OffloadDevice, MicroBatchOrder } from './placement.js';
+import type { Choices, Decisions } from './decisions.js';
+import { DeviceNeed } from './device-need.js';
+import { nvmeRequest } from './nvme-request.js';
+import { PeakBytes, type PlanSizes } from './peak-bytes.js';
+import {
+  useAccumulatorsOf,
+  type GroupHomes,
+  type MemoryPlan,
+  type MemoryPlanInput,
+  type MicroBatchOrder,
+  type OffloadDevice,
+} from './placement.js';
 import { StateSizes } from './state-sizes.js';
 
 /** What to plan for in any order. */
@@ -33,12 +43,8 @@ function forcedHome(offload: OffloadDevice): Tier | undefined {
   }
 }
 
-function fits(peaks: Record<Tier, number>, budgets: Readonly<Record<Tier, number>>): boolean {
-  return peaks.device <= budgets.device && peaks.host <= budgets.host && peaks.nvme <= budgets.nvme;
-}
-
 /** Decisions with everything as far from the device as wishes and paths allow. */
-function farthest(input: MemoryPlanInput, planner: PeakBytes): Decisions {
+function farthest({ input, need, accumulators }: PlanSizes): Decisions {
   const far: Tier = input.nvmePathCount > 0 ? 'nvme' : 'host';
   const optimizer = forcedHome(input.offloadOptimizer) ?? far;
   return {
@@ -50,11 +56,11 @@ function farthest(input: MemoryPlanInput, planner: PeakBytes): Decisions {
       grad: optimizer === 'nvme' ? far : optimizer,
     })),
     activationTiers: input.blocks.map((_, block) =>
-      block === 0 ? [] : Array.from({ length: planner.slotCount }, () => far),
+      block === 0 ? [] : Array.from({ length: need.slotCount }, () => far),
     ),
-    accumulatorTiers: planner.accumulators.map(() => far),
+    accumulatorTiers: accumulators.map(() => far),
     paramSlots: 1,
-    activationSlots: planner.leastActivationSlots,
+    activationSlots: need.leastActivationSlots,
     tileSlots: 1,
     tilesApart: false,
     spillLag: 0,
@@ -108,7 +114,7 @@ function checkWishes(input: UnorderedInput): void {
 }
 
 /** Without NVMe, states that the host has no room for go to a device that the CPU addresses. */
-function moveToDevice(input: MemoryPlanInput, planner: PeakBytes, decisions: Decisions): void {
+function moveToDevice({ input }: PlanSizes, peaks: PeakBytes): void {
   if (input.nvmePathCount > 0 || !input.hostAddressableDevice) return;
   const wishes = {
     param: input.offloadParam,
@@ -117,9 +123,9 @@ function moveToDevice(input: MemoryPlanInput, planner: PeakBytes, decisions: Dec
   };
   for (const state of ['param', 'grad', 'optimizer'] as const) {
     if (wishes[state] !== 'auto') continue;
-    for (const homes of decisions.homes) {
-      if (planner.peaksOf(decisions).host <= input.budgets.host) return;
-      homes[state] = 'device';
+    for (const { index } of input.layout.groups) {
+      if (peaks.bytes.host <= input.budgets.host) return;
+      peaks.moveHome(index, state, 'device');
     }
   }
 }
@@ -136,11 +142,11 @@ export function planMemory(
   input: UnorderedInput & { readonly order: MicroBatchOrder | 'auto' },
 ): MemoryPlan {
   checkWishes(input);
-  const inputs = ordersOf(input).map((order) => ({ ...input, order }));
   const states = new StateSizes(input.layout, input.dtype);
-  const minimumBytes = inputs.map((one) => leastPeaks(one, states)).reduce(smaller);
-  for (const one of inputs) {
-    const plan = planInOrder(one, states);
+  const orders = ordersOf(input).map((order) => sizesOf({ ...input, order }, states));
+  const minimumBytes = orders.map(leastPeaks).reduce(smaller);
+  for (const sizes of orders) {
+    const plan = planInOrder(sizes);
     if (plan !== undefined) return { ...plan, minimumBytes };
   }
   throw refuse(input, minimumBytes);
@@ -155,10 +161,15 @@ function ordersOf(input: {
   return input.microBatchCount === 1 ? ['vertical'] : ['vertical', 'horizontal'];
 }
 
+function sizesOf(input: MemoryPlanInput, states: StateSizes): PlanSizes {
+  const { blocks, layout, order, microBatchCount } = input;
+  const accumulators = useAccumulatorsOf(blocks, layout, order, microBatchCount);
+  return { input, states, need: new DeviceNeed(input), accumulators };
+}
+
 /** The peaks with everything as far from the device as it may be. */
-function leastPeaks(input: MemoryPlanInput, states: StateSizes): Record<Tier, number> {
-  const planner = new PeakBytes(input, states);
-  return planner.peaksOf(farthest(input, planner));
+function leastPeaks(sizes: PlanSizes): Record<Tier, number> {
+  return new PeakBytes(sizes, farthest(sizes)).bytes;
 }
 
 /** The one that asks for less memory or, of equal memory, for fewer bytes of files. */
@@ -168,105 +179,115 @@ function smaller(a: Record<Tier, number>, b: Record<Tier, number>): Record<Tier,
 }
 
 /** The plan in one order, or undefined where nothing fits. */
-function planInOrder(
-  input: MemoryPlanInput,
-  states: StateSizes,
-): Omit<MemoryPlan, 'minimumBytes'> | undefined {
-  const planner = new PeakBytes(input, states);
-  const decisions = farthest(input, planner);
-  moveToDevice(input, planner, decisions);
-  if (!fits(planner.peaksOf(decisions), input.budgets)) return undefined;
-
-  /** Makes the change if the budgets allow it. */
-  const attempt = (apply: () => void, undo: () => void): boolean => {
-    apply();
-    if (fits(planner.peaksOf(decisions), input.budgets)) return true;
-    undo();
-    return false;
-  };
-  /** Takes the first of some changes that fits. */
-  const choose = (...changes: readonly Partial<Decisions>[]): boolean =>
-    changes.some((change) => {
-      const before = { ...decisions };
-      return attempt(
-        () => Object.assign(decisions, change),
-        () => Object.assign(decisions, before),
-      );
-    });
-  const attemptTier = <K extends string | number>(
-    holder: Record<K, Tier>,
-    key: K,
-    tiers: readonly Tier[],
-  ): void => {
-    for (const tier of tiers) {
-      const before = holder[key];
-      if (before === tier || before === 'device') return;
-      if (
-        attempt(
-          () => (holder[key] = tier),
-          () => (holder[key] = before),
-        )
-      )
-        return;
-    }
-  };
-
-  // What lets transfers run beside compute comes first: it costs little and hides much.
-  choose({ stagingCount: 4, spillStagingCount: 4 }, { stagingCount: 2, spillStagingCount: 3 });
-  choose(
-    { paramSlots: 2, spillLag: 1, tileSlots: 2 },
-    { paramSlots: 2, tileSlots: 2 },
-    { paramSlots: 2 },
-  );
-  choose({ activationSlots: planner.leastActivationSlots + 1 });
-  choose({ tilesApart: true, tileSlots: 2 }, { tileSlots: 2 });
-  choose({ paramSlots: Math.max(3, decisions.paramSlots) });
-  choose({ optimizerDepth: PREFERRED_STAGING_DEPTH });
-  for (let wave = planner.slotCount; wave > 1; wave -= 1) {
-    if (choose({ headWave: wave })) break;
-  }
-  const near: readonly Tier[] = ['device', 'host'];
-  // The newest activation checkpoints are used first.
-  for (const tiers of decisions.activationTiers.toReversed()) {
-    for (let slot = tiers.length - 1; slot >= 0; slot -= 1) {
-      attemptTier(tiers as Record<number, Tier>, slot, near);
-    }
-  }
-  for (let index = 0; index < decisions.accumulatorTiers.length; index += 1) {
-    attemptTier(decisions.accumulatorTiers as Record<number, Tier>, index, ['host']);
-  }
-  if (input.offloadParam === 'auto') {
-    const tiers: readonly Tier[] = input.hostAddressableDevice ? near : ['host'];
-    for (const homes of spread(decisions.homes)) attemptTier(homes, 'param', tiers);
-  }
-  if (input.offloadOptimizer === 'auto' || input.offloadOptimizer === 'nvme') {
-    for (const homes of decisions.homes) attemptTier(homes, 'grad', ['host']);
-  }
-  if (input.offloadOptimizer === 'auto') {
-    for (const homes of decisions.homes) attemptTier(homes, 'optimizer', ['host']);
-  }
+function planInOrder(sizes: PlanSizes): Omit<MemoryPlan, 'minimumBytes'> | undefined {
+  const { input, need, accumulators } = sizes;
+  const peaks = new PeakBytes(sizes, farthest(sizes));
+  moveToDevice(sizes, peaks);
+  if (!peaks.fits) return undefined;
+  chooseSlots(sizes, peaks);
+  choosePlaces(sizes, peaks);
   const dense = input.blocks.filter((block) => block.kind === 'dense').length;
-  for (let slots = decisions.paramSlots + 1; slots <= dense; slots += 1) {
-    if (!choose({ paramSlots: slots })) break;
+  for (let slots = peaks.decisions.paramSlots + 1; slots <= dense; slots += 1) {
+    if (!chooseFirst(peaks, { paramSlots: slots })) break;
   }
+  const { decisions } = peaks;
   return {
     order: input.order,
     homes: decisions.homes,
     activationTiers: decisions.activationTiers,
     headWave: decisions.headWave,
-    useAccumulators: planner.accumulators.map((use, index) => ({
+    useAccumulators: accumulators.map((use, index) => ({
       ...use,
       tier: decisions.accumulatorTiers[index] ?? 'host',
     })),
-    region: planner.regionOf(decisions),
+    region: need.regionOf(decisions),
     spillLag: decisions.spillLag,
     stagingCount: decisions.stagingCount,
     spillStagingCount: decisions.spillStagingCount,
     optimizerDepth: decisions.optimizerDepth,
-    nvmeStates: planner.nvmeStates(decisions),
-    peakBytes: planner.peaksOf(decisions),
-    nvmeRequest: planner.nvmeRequest(decisions),
+    nvmeStates: peaks.nvmeStates,
+    peakBytes: peaks.bytes,
+    nvmeRequest: nvmeRequest(input, decisions, accumulators, (block) => need.slotBytes(block)),
   };
+}
+
+/** Takes the first of some changes that fits; says whether one did. */
+function chooseFirst(peaks: PeakBytes, ...changes: readonly Partial<Choices>[]): boolean {
+  const before = { ...peaks.decisions };
+  return changes.some((change) => {
+    peaks.choose(change);
+    if (peaks.fits) return true;
+    const keys = Object.keys(change) as (keyof Choices)[];
+    peaks.choose(Object.fromEntries(keys.map((key) => [key, before[key]])));
+    return false;
+  });
+}
+
+/** What lets transfers run beside compute comes first: it costs little and hides much. */
+function chooseSlots({ need }: PlanSizes, peaks: PeakBytes): void {
+  chooseFirst(
+    peaks,
+    { stagingCount: 4, spillStagingCount: 4 },
+    { stagingCount: 2, spillStagingCount: 3 },
+  );
+  chooseFirst(
+    peaks,
+    { paramSlots: 2, spillLag: 1, tileSlots: 2 },
+    { paramSlots: 2, tileSlots: 2 },
+    { paramSlots: 2 },
+  );
+  chooseFirst(peaks, { activationSlots: need.leastActivationSlots + 1 });
+  chooseFirst(peaks, { tilesApart: true, tileSlots: 2 }, { tileSlots: 2 });
+  chooseFirst(peaks, { paramSlots: Math.max(3, peaks.decisions.paramSlots) });
+  chooseFirst(peaks, { optimizerDepth: PREFERRED_STAGING_DEPTH });
+  for (let wave = need.slotCount; wave > 1; wave -= 1) {
+    if (chooseFirst(peaks, { headWave: wave })) break;
+  }
+}
+
+/** Brings what there is room for nearer: checkpoints, then parameters, then optimizer states. */
+function choosePlaces({ input }: PlanSizes, peaks: PeakBytes): void {
+  const { activationTiers, accumulatorTiers, homes } = peaks.decisions;
+  /** Moves something to the first tier that has room and is nearer than its own. */
+  const bring = (before: Tier, tiers: readonly Tier[], move: (tier: Tier) => void): void => {
+    for (const tier of tiers) {
+      if (before === tier || before === 'device') return;
+      move(tier);
+      if (peaks.fits) return;
+      move(before);
+    }
+  };
+  const near: readonly Tier[] = ['device', 'host'];
+  // The newest activation checkpoints are used first.
+  for (let block = activationTiers.length - 1; block >= 0; block -= 1) {
+    const tiers = activationTiers[block]!;
+    for (let slot = tiers.length - 1; slot >= 0; slot -= 1) {
+      bring(tiers[slot]!, near, (tier) => {
+        peaks.moveActivation(block, slot, tier);
+      });
+    }
+  }
+  for (const [index, before] of accumulatorTiers.entries()) {
+    bring(before, ['host'], (tier) => {
+      peaks.moveAccumulator(index, tier);
+    });
+  }
+  const bringHome = (group: number, state: keyof GroupHomes, tiers: readonly Tier[]): void => {
+    bring(homes[group]![state], tiers, (tier) => {
+      peaks.moveHome(group, state, tier);
+    });
+  };
+  const groups = input.layout.groups.map(({ index }) => index);
+  if (input.offloadParam === 'auto') {
+    const tiers = input.hostAddressableDevice ? near : (['host'] as const);
+    for (const group of spread(groups)) bringHome(group, 'param', tiers);
+  }
+  if (input.offloadOptimizer === 'auto' || input.offloadOptimizer === 'nvme') {
+    for (const group of groups) bringHome(group, 'grad', ['host']);
+  }
+  if (input.offloadOptimizer === 'auto') {
+    for (const group of groups) bringHome(group, 'optimizer', ['host']);
+  }
 }
 
 /** The items in an order that spreads evenly over them, whatever number is taken: first to last by

@@ -1,172 +1,119 @@
 /**
- * @file Adds up, for given decisions, the most bytes that each tier holds at any time.
+ * @file The most bytes that each tier holds at any time, kept up to date as decisions change.
  *
- * Device: what is resident plus the largest need of any block in any phase. Host: leases, staging
- * and row gradients. NVMe: the layout, exactly. Upper bounds that the ledgers enforce.
+ * Device: what is resident, and what a step needs beside it. Host: leases, staging and row gradients.
+ * NVMe: the layout, exactly. Upper bounds that the ledgers enforce. A planner changes one of thousands
+ * of decisions at a time, so the sums of what is resident change by the difference, and the rest is
+ * worked out again only after a change that it depends on.
+ *
+ * Owns the decisions while it lives: they change through its methods alone.
  */
 import { alignUp } from '../../core/bytes.js';
-import { SpillwayError } from '../../core/errors.js';
 import { IO_ALIGNMENT, type StateName, type Tier } from '../../core/types.js';
 import { STAGING_BUFFER_BYTES } from '../../tiers/host/staging-pool.js';
-import { type LayoutRequest } from '../../tiers/nvme/layout.js';
-import type { Block } from '../model/block.js';
-import type { StagingDepth } from '../optim/staging.js';
-import type { BlockProfile } from './block-profile.js';
-import {
-  homeOf,
-  scratchName,
-  stateType,
-  statesOf,
-  useAccumulatorsOf,
-  type GroupHomes,
-  type MemoryPlanInput,
-  type UseAccumulator,
-} from './placement.js';
-import { wholeParams } from './packed-params.js';
-import type { RegionPlan } from './step-plan.js';
-import { StateSizes } from './state-sizes.js';
-import { chargedBytes, keepsBfloat16, tensorBytes } from './tensor-bytes.js';
+import type { Choices, Decisions } from './decisions.js';
+import type { DeviceNeed } from './device-need.js';
+import type { GroupHomes, MemoryPlanInput, UseAccumulator } from './placement.js';
+import type { StateSizes } from './state-sizes.js';
+import { chargedBytes } from './tensor-bytes.js';
 
-/** What the planner decides step by step. */
-export interface Decisions {
-  headWave: number;
-  homes: GroupHomes[];
-  activationTiers: Tier[][];
-  accumulatorTiers: Tier[];
-  /** Slots of the region, by kind; see RegionPlan. */
-  paramSlots: number;
-  activationSlots: number;
-  tileSlots: number;
-  /** Whether tiles of the head have memory of their own, so that parameters stay for backward. */
-  tilesApart: boolean;
-  spillLag: 0 | 1;
-  stagingCount: number;
-  spillStagingCount: number;
-  optimizerDepth: StagingDepth;
-}
-
-/** Bytes of the gradients of a block's whole parameters, and of the largest. */
-interface GradientBytes {
-  readonly grads: number;
-  readonly largest: number;
-}
-
-/** A parameter that a block loads whole. */
-interface Packed {
-  readonly group: number;
-  readonly bytes: number;
-}
-
-function maxOf(values: readonly number[]): number {
-  return values.reduce((most, value) => Math.max(most, value), 0);
+/** What stays the same whatever is decided. */
+export interface PlanSizes {
+  readonly input: MemoryPlanInput;
+  /** Of the input's layout and dtype. */
+  readonly states: StateSizes;
+  readonly need: DeviceNeed;
+  readonly accumulators: readonly UseAccumulator[];
 }
 
 export class PeakBytes {
-  readonly #input: MemoryPlanInput;
-  readonly #accumulators: readonly UseAccumulator[];
-  readonly #states: StateSizes;
-  /** By block. */
-  readonly #packed: readonly (readonly Packed[])[];
-  readonly #gradients: readonly GradientBytes[];
-  /** Activation slots per block: every micro-batch in vertical order, one in horizontal. */
-  readonly slotCount: number;
+  readonly #sizes: PlanSizes;
+  readonly #decisions: Decisions;
+  /** States, activation checkpoints and accumulators, by tier. */
+  readonly #resident: Record<Tier, number>;
+  /** Checkpoints of each block's input that are away from the device. */
+  readonly #awayCounts: number[];
+  /** Undefined after a change that it depends on. */
+  #need: number | undefined;
+  #hostFixed: number | undefined;
 
-  /** @param states of the input's layout and dtype */
-  constructor(input: MemoryPlanInput, states: StateSizes) {
-    this.#input = input;
-    this.#states = states;
-    this.slotCount = input.order === 'vertical' ? input.microBatchCount : 1;
-    const { blocks, layout, order, microBatchCount } = input;
-    this.#accumulators = useAccumulatorsOf(blocks, layout, order, microBatchCount);
-    this.#packed = blocks.map((block) => packedOf(block, input));
-    this.#gradients = blocks.map((block) => gradientBytes(block, input));
-  }
-
-  get accumulators(): readonly UseAccumulator[] {
-    return this.#accumulators;
-  }
-
-  /** Bytes of one activation slot of block `block`: the output of the block before. */
-  slotBytes(block: number): number {
-    return this.#input.profiles[block - 1]?.outputBytes ?? 0;
-  }
-
-  peaksOf(decisions: Decisions): Record<Tier, number> {
-    const { device, host, nvme } = this.#resident(decisions);
-    const region = alignUp(this.regionOf(decisions).byteLength, IO_ALIGNMENT);
-    return {
-      device: device + region + this.#deviceTransient(decisions),
-      host: host + this.#hostFixed(decisions),
-      nvme,
-    };
-  }
-
-  nvmeRequest(decisions: Decisions): LayoutRequest {
-    const { layout, dtype, nvmePathCount } = this.#input;
-    const states = layout.groups.flatMap((group) =>
-      statesOf(group, dtype)
-        .filter((state) => homeOf(homesAt(decisions, group.index), state) === 'nvme')
-        .flatMap((state) =>
-          group.shards.map((shard) => ({
-            shard: shard.id,
-            state,
-            elementCount: shard.length,
-            elementType: stateType(state, dtype),
-          })),
-        ),
+  constructor(sizes: PlanSizes, decisions: Decisions) {
+    this.#sizes = sizes;
+    this.#decisions = decisions;
+    this.#resident = residentBytes(sizes, decisions);
+    this.#awayCounts = decisions.activationTiers.map(
+      (tiers) => tiers.filter((tier) => tier !== 'device').length,
     );
-    const activations = decisions.activationTiers.flatMap((tiers, block) =>
-      tiers.flatMap((tier, microBatch) =>
-        tier === 'nvme'
-          ? [
-              {
-                name: scratchName.activation(block, microBatch),
-                elementCount: this.slotBytes(block) / 4,
-              },
-            ]
-          : [],
-      ),
-    );
-    const accumulators = this.#accumulators.flatMap(({ param, block }, index) =>
-      decisions.accumulatorTiers[index] === 'nvme'
-        ? [{ name: scratchName.accumulator(param.spec.name, block), elementCount: param.length }]
-        : [],
-    );
-    return {
-      states,
-      scratch: [...activations, ...accumulators].map((region) => ({
-        ...region,
-        elementType: 'float32' as const,
-      })),
-      fileCount: Math.max(1, nvmePathCount),
-      slots: 1,
-    };
+  }
+
+  get decisions(): Readonly<Decisions> {
+    return this.#decisions;
+  }
+
+  get bytes(): Record<Tier, number> {
+    const { device, host, nvme } = this.#resident;
+    this.#need ??= this.#sizes.need.bytesOf(this.#decisions);
+    this.#hostFixed ??= this.#hostFixedBytes();
+    return { device: device + this.#need, host: host + this.#hostFixed, nvme };
+  }
+
+  get fits(): boolean {
+    const { budgets } = this.#sizes.input;
+    const { device, host, nvme } = this.bytes;
+    return device <= budgets.device && host <= budgets.host && nvme <= budgets.nvme;
   }
 
   /** States of which some trainable shard is on NVMe. */
-  nvmeStates(decisions: Decisions): StateName[] {
-    return this.#states.nvmeStates(decisions.homes);
+  get nvmeStates(): StateName[] {
+    return this.#sizes.states.nvmeStates(this.#decisions.homes);
   }
 
-  /** States, activation checkpoints and accumulators, by tier. */
-  #resident(decisions: Decisions): Record<Tier, number> {
-    const sums = this.#states.bytesPerTier(decisions.homes);
-    for (const [block, tiers] of decisions.activationTiers.entries()) {
-      const slot = this.slotBytes(block);
-      for (const tier of tiers) {
-        sums[tier] += tier === 'device' ? chargedBytes(slot) : alignUp(slot, IO_ALIGNMENT);
-      }
-    }
-    for (const [index, { param }] of this.#accumulators.entries()) {
-      sums[decisions.accumulatorTiers[index] ?? 'host'] += alignUp(param.length * 4, IO_ALIGNMENT);
-    }
-    return sums;
+  choose(changes: Partial<Choices>): void {
+    Object.assign(this.#decisions, changes);
+    this.#need = undefined;
+    this.#hostFixed = undefined;
+  }
+
+  moveHome(group: number, state: keyof GroupHomes, tier: Tier): void {
+    const homes = this.#decisions.homes[group]!;
+    const before = homes[state];
+    const { states } = this.#sizes;
+    this.#resident[before] -= states.bytesAt(group, state, before);
+    this.#resident[tier] += states.bytesAt(group, state, tier);
+    homes[state] = tier;
+    // Parameters on the device are read where they live; states on NVMe pass through staging.
+    if (state === 'param' && (before === 'device' || tier === 'device')) this.#need = undefined;
+    if (before === 'nvme' || tier === 'nvme') this.#hostFixed = undefined;
+  }
+
+  moveActivation(block: number, slot: number, tier: Tier): void {
+    const tiers = this.#decisions.activationTiers[block]!;
+    const before = tiers[slot]!;
+    const bytes = this.#sizes.need.slotBytes(block);
+    this.#resident[before] -= activationBytes(bytes, before);
+    this.#resident[tier] += activationBytes(bytes, tier);
+    tiers[slot] = tier;
+    const away = (tier === 'device' ? 0 : 1) - (before === 'device' ? 0 : 1);
+    if (away === 0) return;
+    const counts = this.#awayCounts;
+    const count = counts[block]! + away;
+    // A slot of the region is for the largest block of which some checkpoint is away.
+    if (count === 0 || counts[block] === 0) this.#need = undefined;
+    counts[block] = count;
+  }
+
+  moveAccumulator(index: number, tier: Tier): void {
+    const tiers = this.#decisions.accumulatorTiers;
+    const bytes = accumulatorBytes(this.#sizes.accumulators[index]!);
+    this.#resident[tiers[index]!] -= bytes;
+    this.#resident[tier] += bytes;
+    tiers[index] = tier;
   }
 
   /** Staging buffers, the optimizer's, and the row gradients of the whole batch and of one
    * micro-batch. */
-  #hostFixed(decisions: Decisions): number {
-    const { rowGatherBytes, microBatchCount, optimizerStagingBytes } = this.#input;
+  #hostFixedBytes(): number {
+    const { rowGatherBytes, microBatchCount, optimizerStagingBytes } = this.#sizes.input;
     const buffers = microBatchCount > 1 ? microBatchCount + 1 : 1;
     const rows = rowGatherBytes.reduce(
       (sum, bytes) =>
@@ -175,192 +122,35 @@ export class PeakBytes {
         (buffers > 1 ? alignUp(bytes, IO_ALIGNMENT) : 0),
       0,
     );
+    const { stagingCount, spillStagingCount, optimizerDepth } = this.#decisions;
     return (
-      (decisions.stagingCount + decisions.spillStagingCount) * STAGING_BUFFER_BYTES +
-      optimizerStagingBytes(decisions.optimizerDepth, this.nvmeStates(decisions)) +
+      (stagingCount + spillStagingCount) * STAGING_BUFFER_BYTES +
+      optimizerStagingBytes(optimizerDepth, this.nvmeStates) +
       rows
     );
   }
-
-  /** The region that these decisions make. */
-  regionOf(decisions: Decisions): RegionPlan {
-    const { blocks } = this.#input;
-    const packed = blocks.map((_, index) => this.#packedBytes(decisions, index));
-    const dense = packed.filter((_, index) => blocks[index]?.kind === 'dense');
-    const paramSlotBytes = maxOf(dense);
-    const paramSlots = paramSlotBytes === 0 ? 0 : decisions.paramSlots;
-    const paramBytes = paramSlots * paramSlotBytes;
-    const head = blocks.at(-1);
-    const isTiled = head?.kind === 'tiled';
-    const headBytes = isTiled ? (packed.at(-1) ?? 0) : 0;
-    const tileSlotBytes = isTiled ? (this.#input.profiles.at(-1)?.tiled?.tileBytes ?? 0) : 0;
-    const tileSlots = isTiled ? decisions.tileSlots : 0;
-    const tileArea = headBytes + tileSlots * tileSlotBytes;
-    const headOffset = decisions.tilesApart ? paramBytes : 0;
-    const activationOffset = decisions.tilesApart
-      ? paramBytes + tileArea
-      : Math.max(paramBytes, tileArea);
-    const activationSlotBytes = this.#activationSlotBytes(decisions);
-    const activationSlots = activationSlotBytes === 0 ? 0 : decisions.activationSlots;
-    return {
-      paramSlots,
-      paramSlotBytes,
-      activationSlots,
-      activationSlotBytes,
-      activationOffset,
-      tileSlots,
-      tileSlotBytes,
-      tileOffset: headOffset + headBytes,
-      headOffset,
-      byteLength: activationOffset + activationSlots * activationSlotBytes,
-    };
-  }
-
-  /** Fewest activation slots: a reverse pass in vertical order fetches an input and a gradient. */
-  get leastActivationSlots(): number {
-    return this.slotCount > 1 ? 2 : 1;
-  }
-
-  /** As `packParams` of the block has it. */
-  #packedBytes({ homes }: Decisions, index: number): number {
-    const { dtype } = this.#input;
-    let sum = 0;
-    for (const { group, bytes } of this.#packed[index]!) {
-      // Read where it lives.
-      if (dtype === 'float32' && homes[group]?.param === 'device') continue;
-      sum += bytes;
-    }
-    return sum;
-  }
-
-  /** What the largest fetch of rows, or of an activation that is away from the device, takes. */
-  #activationSlotBytes(decisions: Decisions): number {
-    const { blocks, profiles } = this.#input;
-    const rows = blocks[0]?.kind === 'row' ? profileAt(profiles, 0).rowBytes : 0;
-    const away = decisions.activationTiers.map((tiers, block) =>
-      tiers.some((tier) => tier !== 'device') ? chargedBytes(this.slotBytes(block)) : 0,
-    );
-    return maxOf([rows, ...away]);
-  }
-
-  /** What is on the device besides region and residents, at most: the training step's operations,
-   * or a forward pass that loads what it needs itself (evaluation). */
-  #deviceTransient(decisions: Decisions): number {
-    const { blocks } = this.#input;
-    const needs = blocks.map((block, index) =>
-      block.kind === 'tiled'
-        ? this.#tiledTransient(decisions, index)
-        : this.#blockTransient(decisions, block, index),
-    );
-    const { microBatchCount, fieldBytes } = this.#input;
-    return maxOf(needs) + this.#lossBytes() + microBatchCount * fieldBytes;
-  }
-
-  /** Losses wait on the device for a few operations. */
-  #lossBytes(): number {
-    const last = this.#input.profiles.at(-1);
-    return (
-      this.#input.microBatchCount * chargedBytes(last?.tiled?.lossBytes ?? last?.outputBytes ?? 0)
-    );
-  }
-
-  /** Whether activations pass from block to block on the device. */
-  get #carries(): boolean {
-    return this.slotCount === 1;
-  }
-
-  /** What an operation of the reverse pass leaves for the next one to free. */
-  #lingering(decisions: Decisions, index: number): number {
-    if (decisions.spillLag === 0) return 0;
-    const after = this.#gradients[index + 1];
-    if (after === undefined) return 0;
-    const activation = chargedBytes(this.slotBytes(index + 1));
-    return after.grads + (this.#carries ? 0 : 2 * activation);
-  }
-
-  #blockTransient(decisions: Decisions, block: Block, index: number): number {
-    const profile = profileAt(this.#input.profiles, index);
-    const { grads, largest } = this.#gradients[index]!;
-    const input = chargedBytes(this.slotBytes(index));
-    const output = chargedBytes(profile.outputBytes);
-    // An output (or a gradient) that only views what was fetched is copied.
-    const copied = profile.forwardBytes < profile.outputBytes ? output : 0;
-    const held = copied + profile.widenedBytes;
-    const late = decisions.spillLag;
-    // Carried: the input, and with a lag the one before. Else outputs on their way to their home.
-    const forward = held + (this.#carries ? (1 + late) * input : late * output);
-    const fetched = this.#packedBytes(decisions, index) + profile.rowBytes + profile.fieldBytes;
-    const evaluated = held + fetched + input;
-    const sums = this.slotCount > 1 ? grads : 0;
-    const adding = this.slotCount > 1 ? 2 * grads + largest + input : 0;
-    // The output's gradient, where it is not in the region; in the last block, its losses.
-    const reverse = held + output + Math.max(profile.reverseBytes + sums, adding);
-    return Math.max(
-      forward + profile.forwardBytes,
-      evaluated + profile.forwardBytes,
-      reverse + this.#lingering(decisions, index),
-    );
-  }
-
-  #tiledTransient(decisions: Decisions, index: number): number {
-    const profile = profileAt(this.#input.profiles, index);
-    const { tiled } = profile;
-    const block = this.#input.blocks[index];
-    if (tiled === undefined || block?.kind !== 'tiled') return 0;
-    const { grads, largest } = this.#gradients[index]!;
-    const wave = decisions.headWave;
-    const late = decisions.spillLag;
-    const input = chargedBytes(this.slotBytes(index));
-    const perMicroBatch = 2 * tiled.preparedBytes + tiled.carryBytes;
-    const held = profile.widenedBytes + wave * perMicroBatch;
-    const sumTile = (wave > 1 ? 2 : 1) * tiled.tileBytes;
-    const sumWhole = wave > 1 ? grads + largest : 0;
-    // From the second tile on, its part of the gradient is added to that of the tiles before.
-    const rows = this.#input.layout.params.get(block.tiledParam)?.spec.shape[0] ?? 0;
-    const adding = rows > block.tileRows ? tiled.tileBytes + 2 * tiled.preparedBytes : 0;
-    const carried = this.#carries ? (1 + late) * input : late * 2 * input;
-    const fetched = this.#packedBytes(decisions, index) + profile.fieldBytes + tiled.tileBytes;
-    const evaluated = fetched + input;
-    return (
-      held +
-      maxOf([
-        carried + tiled.prepareBytes,
-        carried + tiled.forwardTileBytes,
-        tiled.endBytes,
-        Math.max(tiled.backwardTileBytes, adding) + sumTile + late * tiled.tileBytes,
-        input + tiled.prepareReverseBytes + sumWhole + late * (tiled.tileBytes + grads + input),
-        evaluated + Math.max(tiled.prepareBytes, tiled.forwardTileBytes, tiled.endBytes),
-      ])
-    );
-  }
 }
 
-function packedOf(block: Block, input: MemoryPlanInput): Packed[] {
-  const { layout, dtype, bf16Operands } = input;
-  return wholeParams(block).map((name) => {
-    const { spec, length, group } = layout.params.get(name)!;
-    const kept = keepsBfloat16(spec.shape, dtype, bf16Operands);
-    return { group, bytes: chargedBytes(length * (kept ? 2 : 4)) };
-  });
+function residentBytes(
+  { states, need, accumulators }: PlanSizes,
+  { homes, activationTiers, accumulatorTiers }: Decisions,
+): Record<Tier, number> {
+  const sums = states.bytesPerTier(homes);
+  for (const [block, tiers] of activationTiers.entries()) {
+    const slot = need.slotBytes(block);
+    for (const tier of tiers) sums[tier] += activationBytes(slot, tier);
+  }
+  for (const [index, use] of accumulators.entries()) {
+    sums[accumulatorTiers[index]!] += accumulatorBytes(use);
+  }
+  return sums;
 }
 
-function gradientBytes(block: Block, { layout }: MemoryPlanInput): GradientBytes {
-  const trainable = wholeParams(block)
-    .flatMap((name) => layout.params.get(name) ?? [])
-    .filter((param) => param.spec.trainable !== false)
-    .map((param) => tensorBytes(param.length));
-  return { grads: trainable.reduce((sum, bytes) => sum + bytes, 0), largest: maxOf(trainable) };
+/** What a checkpoint of `bytes` takes in a tier. */
+function activationBytes(bytes: number, tier: Tier): number {
+  return tier === 'device' ? chargedBytes(bytes) : alignUp(bytes, IO_ALIGNMENT);
 }
 
-/** Homes of a group. */
-function homesAt(decisions: Decisions, group: number): GroupHomes {
-  const homes = decisions.homes[group];
-  if (homes === undefined) throw new SpillwayError('INTERNAL', `group ${group} has no homes`);
-  return homes;
-}
-
-function profileAt(profiles: readonly BlockProfile[], index: number): BlockProfile {
-  const profile = profiles[index];
-  if (profile === undefined) throw new SpillwayError('INTERNAL', `block ${index} has no profile`);
-  return profile;
+function accumulatorBytes({ param }: UseAccumulator): number {
+  return alignUp(param.length * 4, IO_ALIGNMENT);
 }

@@ -47,6 +47,13 @@ export class StateSizes {
     return { device, host, nvme };
   }
 
+  /** Bytes of a group's states with that home, in a tier; 0 where it has none of them. */
+  bytesAt(group: number, home: keyof GroupHomes, tier: Tier): number {
+    const size = this.#sizes[group]!.find((one) => one.home === home);
+    if (size === undefined) return 0;
+    return tier === 'nvme' ? size.fileBytes : size.memoryBytes;
+  }
+
   /** States of which some trainable shard is on NVMe. */
   nvmeStates(homes: readonly Readonly<GroupHomes>[]): StateName[] {
     const [first] = this.#trainable;

@@ -1,0 +1,235 @@
+/**
+ * @file What a step needs of the device beside what is resident, for given decisions: the region that
+ * fetched bytes arrive in, and the largest need of any block in any phase.
+ *
+ * Upper bounds that the ledger enforces. Pure.
+ */
+import { alignUp } from '../../core/bytes.js';
+import { SpillwayError } from '../../core/errors.js';
+import { IO_ALIGNMENT } from '../../core/types.js';
+import type { Block } from '../model/block.js';
+import type { BlockProfile } from './block-profile.js';
+import type { Decisions } from './decisions.js';
+import { wholeParams } from './packed-params.js';
+import type { MemoryPlanInput } from './placement.js';
+import type { RegionPlan } from './step-plan.js';
+import { chargedBytes, keepsBfloat16, tensorBytes } from './tensor-bytes.js';
+
+/** Bytes of the gradients of a block's whole parameters, and of the largest. */
+interface GradientBytes {
+  readonly grads: number;
+  readonly largest: number;
+}
+
+/** A parameter that a block loads whole. */
+interface Packed {
+  readonly group: number;
+  readonly bytes: number;
+}
+
+function maxOf(values: readonly number[]): number {
+  return values.reduce((most, value) => Math.max(most, value), 0);
+}
+
+export class DeviceNeed {
+  readonly #input: MemoryPlanInput;
+  /** By block. */
+  readonly #packed: readonly (readonly Packed[])[];
+  readonly #gradients: readonly GradientBytes[];
+  /** Activation slots per block: every micro-batch in vertical order, one in horizontal. */
+  readonly slotCount: number;
+
+  constructor(input: MemoryPlanInput) {
+    this.#input = input;
+    const { blocks, order, microBatchCount } = input;
+    this.slotCount = order === 'vertical' ? microBatchCount : 1;
+    this.#packed = blocks.map((block) => packedOf(block, input));
+    this.#gradients = blocks.map((block) => gradientBytes(block, input));
+  }
+
+  /** Bytes of one activation slot of block `block`: the output of the block before. */
+  slotBytes(block: number): number {
+    return this.#input.profiles[block - 1]?.outputBytes ?? 0;
+  }
+
+  /** Bytes beside what is resident, at most. */
+  bytesOf(decisions: Decisions): number {
+    const region = alignUp(this.regionOf(decisions).byteLength, IO_ALIGNMENT);
+    return region + this.#transient(decisions);
+  }
+
+  /** The region that these decisions make. */
+  regionOf(decisions: Decisions): RegionPlan {
+    const { blocks } = this.#input;
+    const packed = blocks.map((_, index) => this.#packedBytes(decisions, index));
+    const dense = packed.filter((_, index) => blocks[index]?.kind === 'dense');
+    const paramSlotBytes = maxOf(dense);
+    const paramSlots = paramSlotBytes === 0 ? 0 : decisions.paramSlots;
+    const paramBytes = paramSlots * paramSlotBytes;
+    const head = blocks.at(-1);
+    const isTiled = head?.kind === 'tiled';
+    const headBytes = isTiled ? (packed.at(-1) ?? 0) : 0;
+    const tileSlotBytes = isTiled ? (this.#input.profiles.at(-1)?.tiled?.tileBytes ?? 0) : 0;
+    const tileSlots = isTiled ? decisions.tileSlots : 0;
+    const tileArea = headBytes + tileSlots * tileSlotBytes;
+    const headOffset = decisions.tilesApart ? paramBytes : 0;
+    const activationOffset = decisions.tilesApart
+      ? paramBytes + tileArea
+      : Math.max(paramBytes, tileArea);
+    const activationSlotBytes = this.#activationSlotBytes(decisions);
+    const activationSlots = activationSlotBytes === 0 ? 0 : decisions.activationSlots;
+    return {
+      paramSlots,
+      paramSlotBytes,
+      activationSlots,
+      activationSlotBytes,
+      activationOffset,
+      tileSlots,
+      tileSlotBytes,
+      tileOffset: headOffset + headBytes,
+      headOffset,
+      byteLength: activationOffset + activationSlots * activationSlotBytes,
+    };
+  }
+
+  /** Fewest activation slots: a reverse pass in vertical order fetches an input and a gradient. */
+  get leastActivationSlots(): number {
+    return this.slotCount > 1 ? 2 : 1;
+  }
+
+  /** As `packParams` of the block has it. */
+  #packedBytes({ homes }: Decisions, index: number): number {
+    const { dtype } = this.#input;
+    let sum = 0;
+    for (const { group, bytes } of this.#packed[index]!) {
+      // Read where it lives.
+      if (dtype === 'float32' && homes[group]?.param === 'device') continue;
+      sum += bytes;
+    }
+    return sum;
+  }
+
+  /** What the largest fetch of rows, or of an activation that is away from the device, takes. */
+  #activationSlotBytes(decisions: Decisions): number {
+    const { blocks, profiles } = this.#input;
+    const rows = blocks[0]?.kind === 'row' ? profileAt(profiles, 0).rowBytes : 0;
+    const away = decisions.activationTiers.map((tiers, block) =>
+      tiers.some((tier) => tier !== 'device') ? chargedBytes(this.slotBytes(block)) : 0,
+    );
+    return maxOf([rows, ...away]);
+  }
+
+  /** What is on the device besides region and residents, at most: the training step's operations,
+   * or a forward pass that loads what it needs itself (evaluation). */
+  #transient(decisions: Decisions): number {
+    const { blocks } = this.#input;
+    const needs = blocks.map((block, index) =>
+      block.kind === 'tiled'
+        ? this.#tiledTransient(decisions, index)
+        : this.#blockTransient(decisions, block, index),
+    );
+    const { microBatchCount, fieldBytes } = this.#input;
+    return maxOf(needs) + this.#lossBytes() + microBatchCount * fieldBytes;
+  }
+
+  /** Losses wait on the device for a few operations. */
+  #lossBytes(): number {
+    const last = this.#input.profiles.at(-1);
+    return (
+      this.#input.microBatchCount * chargedBytes(last?.tiled?.lossBytes ?? last?.outputBytes ?? 0)
+    );
+  }
+
+  /** Whether activations pass from block to block on the device. */
+  get #carries(): boolean {
+    return this.slotCount === 1;
+  }
+
+  /** What an operation of the reverse pass leaves for the next one to free. */
+  #lingering(decisions: Decisions, index: number): number {
+    if (decisions.spillLag === 0) return 0;
+    const after = this.#gradients[index + 1];
+    if (after === undefined) return 0;
+    const activation = chargedBytes(this.slotBytes(index + 1));
+    return after.grads + (this.#carries ? 0 : 2 * activation);
+  }
+
+  #blockTransient(decisions: Decisions, block: Block, index: number): number {
+    const profile = profileAt(this.#input.profiles, index);
+    const { grads, largest } = this.#gradients[index]!;
+    const input = chargedBytes(this.slotBytes(index));
+    const output = chargedBytes(profile.outputBytes);
+    // An output (or a gradient) that only views what was fetched is copied.
+    const copied = profile.forwardBytes < profile.outputBytes ? output : 0;
+    const held = copied + profile.widenedBytes;
+    const late = decisions.spillLag;
+    // Carried: the input, and with a lag the one before. Else outputs on their way to their home.
+    const forward = held + (this.#carries ? (1 + late) * input : late * output);
+    const fetched = this.#packedBytes(decisions, index) + profile.rowBytes + profile.fieldBytes;
+    const evaluated = held + fetched + input;
+    const sums = this.slotCount > 1 ? grads : 0;
+    const adding = this.slotCount > 1 ? 2 * grads + largest + input : 0;
+    // The output's gradient, where it is not in the region; in the last block, its losses.
+    const reverse = held + output + Math.max(profile.reverseBytes + sums, adding);
+    return Math.max(
+      forward + profile.forwardBytes,
+      evaluated + profile.forwardBytes,
+      reverse + this.#lingering(decisions, index),
+    );
+  }
+
+  #tiledTransient(decisions: Decisions, index: number): number {
+    const profile = profileAt(this.#input.profiles, index);
+    const { tiled } = profile;
+    const block = this.#input.blocks[index];
+    if (tiled === undefined || block?.kind !== 'tiled') return 0;
+    const { grads, largest } = this.#gradients[index]!;
+    const wave = decisions.headWave;
+    const late = decisions.spillLag;
+    const input = chargedBytes(this.slotBytes(index));
+    const perMicroBatch = 2 * tiled.preparedBytes + tiled.carryBytes;
+    const held = profile.widenedBytes + wave * perMicroBatch;
+    const sumTile = (wave > 1 ? 2 : 1) * tiled.tileBytes;
+    const sumWhole = wave > 1 ? grads + largest : 0;
+    // From the second tile on, its part of the gradient is added to that of the tiles before.
+    const rows = this.#input.layout.params.get(block.tiledParam)?.spec.shape[0] ?? 0;
+    const adding = rows > block.tileRows ? tiled.tileBytes + 2 * tiled.preparedBytes : 0;
+    const carried = this.#carries ? (1 + late) * input : late * 2 * input;
+    const fetched = this.#packedBytes(decisions, index) + profile.fieldBytes + tiled.tileBytes;
+    const evaluated = fetched + input;
+    return (
+      held +
+      maxOf([
+        carried + tiled.prepareBytes,
+        carried + tiled.forwardTileBytes,
+        tiled.endBytes,
+        Math.max(tiled.backwardTileBytes, adding) + sumTile + late * tiled.tileBytes,
+        input + tiled.prepareReverseBytes + sumWhole + late * (tiled.tileBytes + grads + input),
+        evaluated + Math.max(tiled.prepareBytes, tiled.forwardTileBytes, tiled.endBytes),
+      ])
+    );
+  }
+}
+
+function packedOf(block: Block, input: MemoryPlanInput): Packed[] {
+  const { layout, dtype, bf16Operands } = input;
+  return wholeParams(block).map((name) => {
+    const { spec, length, group } = layout.params.get(name)!;
+    const kept = keepsBfloat16(spec.shape, dtype, bf16Operands);
+    return { group, bytes: chargedBytes(length * (kept ? 2 : 4)) };
+  });
+}
+
+function gradientBytes(block: Block, { layout }: MemoryPlanInput): GradientBytes {
+  const trainable = wholeParams(block)
+    .flatMap((name) => layout.params.get(name) ?? [])
+    .filter((param) => param.spec.trainable !== false)
+    .map((param) => tensorBytes(param.length));
+  return { grads: trainable.reduce((sum, bytes) => sum + bytes, 0), largest: maxOf(trainable) };
+}
+
+function profileAt(profiles: readonly BlockProfile[], index: number): BlockProfile {
+  const profile = profiles[index];
+  if (profile === undefined) throw new SpillwayError('INTERNAL', `block ${index} has no profile`);
+  return profile;
+}
