@@ -2,11 +2,12 @@
  * @file `spillway generate`: from arguments to a continued text on standard output.
  */
 import { formatBytes } from '../../core/bytes.js';
-import { SpillwayError } from '../../core/errors.js';
+import { isCoded, SpillwayError } from '../../core/errors.js';
 import { stderrLogger, type Logger } from '../../core/logger.js';
 import { TIERS } from '../../core/types.js';
 import { GENERATE_KEYS } from '../config/keys/generate-keys.js';
-import { parseFlags } from '../config/parse-flags.js';
+import { parseFlags, type ParsedFlags } from '../config/parse-flags.js';
+import { CONFIG_KEYS } from '../config/schema.js';
 import { typeValues } from '../config/type-values.js';
 import type { GenerateReport } from '../generate/run-generate.js';
 import { readPrompt, type PromptInput } from './read-prompt.js';
@@ -33,7 +34,7 @@ export async function runGenerateCommand(
 ): Promise<number> {
   const { json = false, logger = stderrLogger } = options;
   const write = options.write ?? ((text: string) => void process.stdout.write(text));
-  const { values, positionals } = parseFlags(args, GENERATE_KEYS);
+  const { values, positionals } = parseGenerateFlags(args);
   const flags = typeValues(GENERATE_KEYS, new Map(), values);
   const [folder, dash, ...more] = positionals;
   if (folder === undefined || more.length > 0 || (dash !== undefined && dash !== '-')) {
@@ -63,6 +64,23 @@ export async function runGenerateCommand(
     stop.dispose();
   }
   return stop.status();
+}
+
+/** Who takes the keys of a run here is told so, which the nearest name would not tell. */
+function parseGenerateFlags(args: readonly string[]): ParsedFlags {
+  try {
+    return parseFlags(args, GENERATE_KEYS);
+  } catch (error) {
+    if (!isCoded(error) || error.code !== 'CONFIG_UNKNOWN_KEY') throw error;
+    const key = String(error.facts?.['key']).replaceAll('-', '_');
+    if (!Object.hasOwn(CONFIG_KEYS, key)) throw error;
+    throw new SpillwayError(
+      'CONFIG_UNKNOWN_KEY',
+      `${key} is a key of train, not of generate, which takes the model's folder as an argument; see spillway generate --help`,
+      { key },
+      error,
+    );
+  }
 }
 
 /** Tells when nobody reads `stream` any longer, as after `| head`: there is no use in going on. */

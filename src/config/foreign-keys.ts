@@ -27,6 +27,7 @@ const RENAMED: Readonly<Record<string, string>> = {
   cutoff_len: 'max_length',
   sample_packing: 'packing',
   eval_sample_packing: 'packing',
+  model: 'model_name_or_path',
   base_model: 'model_name_or_path',
   model_path: 'model_name_or_path',
   model_id: 'model_name_or_path',

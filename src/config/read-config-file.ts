@@ -5,7 +5,7 @@
  * `offload_param.device: cpu`.
  */
 import { parseDocument } from 'yaml';
-import { SpillwayError } from '../../core/errors.js';
+import { isCoded, SpillwayError } from '../../core/errors.js';
 import type { KeyTable } from './config-key.js';
 import { addNamedValue } from './raw-values.js';
 import type { RawValues } from './raw-values.js';
@@ -26,7 +26,7 @@ export async function readConfigFile(
   path: string,
   keys: KeyTable = ACCEPTED_KEYS,
 ): Promise<RawValues> {
-  return parseConfigText(await readSmallText(path, 'the configuration file'), path, keys);
+  return parseConfigText(await readText(path), path, keys);
 }
 
 /** The same for a text; `path` is for messages. */
@@ -36,10 +36,36 @@ export function parseConfigText(
   keys: KeyTable = ACCEPTED_KEYS,
 ): RawValues {
   const values: RawValues = new Map();
-  for (const [name, value] of parseMap(text, path)) {
+  const root = parseMap(text, path);
+  if (describesModel(root)) {
+    throw invalid(
+      path,
+      'is the configuration of a model, not of a run; give its folder (to plan, the file will do) as --model_name_or_path',
+    );
+  }
+  for (const [name, value] of root) {
     addNamedValue(values, String(name), value, path, keys);
   }
   return values;
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    return await readSmallText(path, 'the configuration file');
+  } catch (error) {
+    if (!isCoded(error) || error.facts?.['errno'] !== 'EISDIR') throw error;
+    throw new SpillwayError(
+      'CONFIG_NOT_FOUND',
+      `"${path}" is a folder, not a configuration file; give a model's folder as --model_name_or_path`,
+      { path },
+      error,
+    );
+  }
+}
+
+/** Whether it is a config.json. Axolotl's configurations have a `model_type` too. */
+function describesModel(root: ReadonlyMap<unknown, unknown>): boolean {
+  return root.has('model_type') && !root.has('model_name_or_path') && !root.has('base_model');
 }
 
 function parseMap(text: string, path: string): Map<unknown, unknown> {

@@ -110,6 +110,13 @@ describe('evaluate', () => {
   });
 });
 
+it('evaluate says where a model folder belongs', async () => {
+  await expect(runEvaluateCommand([model.folder])).rejects.toMatchObject({
+    code: 'CONFIG_NOT_FOUND',
+    message: expect.stringMatching(/is a folder, .* as --model_name_or_path$/) as string,
+  });
+});
+
 describe('evaluate refuses', () => {
   it.each<[string, readonly string[], string]>([
     ['no model', ['--eval_files', 'x'], 'CONFIG_INVALID'],

@@ -249,6 +249,17 @@ describe('generate refuses', () => {
   });
 });
 
+it.each([
+  ['--model_name_or_path', 'model_name_or_path'],
+  ['--offload-optimizer.device=cpu', 'offload_optimizer.device'],
+])('generate says that %s is a key of train', async (flag, key) => {
+  const refused = generate([flag, 'x', '--prompt', 'a']);
+  await expect(refused).rejects.toMatchObject({
+    code: 'CONFIG_UNKNOWN_KEY',
+    message: expect.stringMatching(`^${key} is a key of train, .* folder as an argument`) as string,
+  });
+});
+
 it('the command line passes flags through', async () => {
   const refused = runCli(['generate', model.folder, '--prompt', 'a', '--json', '--top_q', '1']);
   await expect(refused).rejects.toMatchObject({ code: 'CONFIG_UNKNOWN_KEY' });

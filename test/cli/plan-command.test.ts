@@ -200,6 +200,12 @@ it.each([
   [['a.yaml', 'b.yaml'], 'USAGE_INVALID', /one configuration file/],
   [[], 'CONFIG_INVALID', /model_name_or_path is required/],
   [['--max_stpes', '3'], 'CONFIG_UNKNOWN_KEY', /max_steps/],
+  [
+    [join(TINY_MODEL, 'config.json')],
+    'CONFIG_INVALID',
+    /config\.json" is the configuration of a model, .* as --model_name_or_path$/,
+  ],
+  [['--model', 'config.json'], 'CONFIG_UNKNOWN_KEY', /use "model_name_or_path"/],
   [['--model_name_or_path', path('nothing')], 'MODEL_NOT_FOUND', /nothing/],
   [['--model_name_or_path', folder], 'MODEL_NOT_FOUND', /config\.json/],
   [
