@@ -16,6 +16,7 @@ import type { LrSchedule } from '../optim/lr-schedule.js';
 import { resolveLrSchedule } from '../optim/resolve-lr-schedule.js';
 import { Cadence } from './cadence.js';
 import { checkpointFolder, type CheckpointFacts } from './checkpoint-writer.js';
+import { dataOptionsOf } from './data-options.js';
 import { evaluates } from './engine-options-of.js';
 import {
   checkResume,
@@ -123,20 +124,11 @@ async function readData(
     logger.warn('eval_files are not read, for eval_strategy is no; set it to steps or epoch');
   }
   const data = await loadDatasets({
+    ...dataOptionsOf(config, model, maxLength),
     files: config.dataFiles,
     ...(hasEvaluations ? { evalFiles: config.evalFiles } : {}),
     evalSplit: config.evalSplit,
     seed: config.seed,
-    textField: config.datasetTextField,
-    completionOnlyLoss: config.completionOnlyLoss,
-    assistantOnlyLoss: config.assistantOnlyLoss,
-    chatTemplatePath: config.chatTemplatePath,
-    maxLength,
-    packing: config.packing,
-    workers: config.datasetNumProc,
-    tokenCache: config.tokenCache,
-    folder: model.folder,
-    vocabSize: model.vocabSize,
     logger,
     onProgress: (progress) => reporter.preparing(progress),
     signal,

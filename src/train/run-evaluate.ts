@@ -11,6 +11,7 @@ import { exampleBatchOf } from '../data/example-batch.js';
 import { loadDataset, loadDatasets } from '../data/load-dataset.js';
 import type { TokenDataset } from '../data/token-dataset.js';
 import { InferenceEngine } from '../engine/inference-engine.js';
+import { dataOptionsOf } from './data-options.js';
 import { evaluateDataset, type Evaluation, type EvaluationOptions } from './evaluate-dataset.js';
 
 /** Rows per micro-batch where the configuration names none; transformers' default. */
@@ -107,20 +108,7 @@ async function readRows(
   { logger, signal }: RunEvaluateOptions,
 ): Promise<TokenDataset> {
   const { dataFiles, evalFiles, evalSplit } = config;
-  const how = {
-    textField: config.datasetTextField,
-    completionOnlyLoss: config.completionOnlyLoss,
-    assistantOnlyLoss: config.assistantOnlyLoss,
-    chatTemplatePath: config.chatTemplatePath,
-    maxLength,
-    packing: config.packing,
-    workers: config.datasetNumProc,
-    tokenCache: config.tokenCache,
-    folder: model.folder,
-    vocabSize: model.vocabSize,
-    logger,
-    signal,
-  };
+  const how = { ...dataOptionsOf(config, model, maxLength), logger, signal };
   if (evalFiles !== undefined) return loadDataset({ ...how, files: evalFiles, split: 'eval' });
   if (dataFiles.length === 0) {
     throw new SpillwayError(
