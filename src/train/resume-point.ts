@@ -14,6 +14,7 @@ import {
 import type { TrainConfig } from '../config/train-config.js';
 import type { TokenDataset } from '../data/token-dataset.js';
 import { modelFingerprint } from '../model/model-fingerprint.js';
+import { chosenDevice } from '../../tiers/device/create-device.js';
 import { dataFingerprint } from './data-fingerprint.js';
 
 /**
@@ -78,7 +79,11 @@ export function identityOf(
   };
 }
 
-/** What it may change: the course of training differs then. */
+/**
+ * What it may change: the course of training differs then.
+ *
+ * @throws DEVICE_UNAVAILABLE
+ */
 export function settingsOf(config: TrainConfig, totalSteps: number): RunState['settings'] {
   const kwargs = Object.entries(config.lrSchedulerKwargs).flatMap(([name, value]) => {
     const snake = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
@@ -98,6 +103,7 @@ export function settingsOf(config: TrainConfig, totalSteps: number): RunState['s
     adam_epsilon: config.adamEpsilon,
     weight_decay: config.weightDecay,
     max_grad_norm: config.maxGradNorm,
+    device: chosenDevice(config.device),
   };
 }
 
@@ -120,10 +126,17 @@ export function checkResume(
       `${folder} is of a run with other values: ${others.join(', ')}; give the same, or start afresh with its weights as model_name_or_path`,
     );
   }
-  const changed = differences(run.settings, settings);
+  const { device: deviceBefore, ...before } = run.settings;
+  const { device, ...now } = settings;
+  const changed = differences(before, now);
   if (changed.length > 0) {
     logger.warn(
       `going on from step ${run.step} with other settings than before: ${changed.join(', ')}`,
+    );
+  }
+  if (deviceBefore !== undefined && deviceBefore !== device) {
+    logger.warn(
+      `going on from step ${run.step} on device ${shown(device)}, where the steps before ran on ${shown(deviceBefore)}: it rounds otherwise, so results are not those of either alone`,
     );
   }
 }

@@ -2,6 +2,7 @@
 import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { native } from '../../tiers/native/binding.js';
 import { resumeKeys } from './resume-keys.js';
 import {
   TINY_MODEL,
@@ -89,6 +90,28 @@ describe('a checkpoint', () => {
         /step 3 .*max_steps 8 → 10, total_steps 8 → 10, learning_rate 0.005 → 0.001/,
       ),
     ]);
+  });
+
+  it('goes on on another device, with a warning that names both', async () => {
+    const state = readJson(join(output, 'checkpoint-3/spillway.json'));
+    const device = (state['settings'] as { readonly device: string }).device;
+    const other = device === 'cpu' ? 'native' : 'cpu';
+    const moved = path('moved');
+    cpSync(join(output, 'checkpoint-3'), moved, { recursive: true });
+    const settings = { ...(state['settings'] as object), device: other };
+    writeFileSync(join(moved, 'spillway.json'), JSON.stringify({ ...state, settings }));
+    const told = await resumed({ resume_from_checkpoint: moved, save_strategy: 'no' });
+    expect(told.steps.at(-1)!.step).toBe(8);
+    expect(told.warnings).toEqual([
+      expect.stringMatching(`step 3 on device ${device}, .* ran on ${other}: it rounds otherwise`),
+    ]);
+    expect((await resumed({ save_strategy: 'no' })).warnings).toEqual([]);
+  });
+
+  it.runIf(native() !== undefined)('is resumed by the device that computes', async () => {
+    const told = await resumed({ device: 'cpu', max_steps: 4, save_strategy: 'no' });
+    expect(told.warnings).toContainEqual(expect.stringMatching(/on device cpu, .* ran on native/));
+    expect(told.steps.at(-1)!.step).toBe(4);
   });
 
   it('with fewer steps than it has ends at once with its own weights', async () => {

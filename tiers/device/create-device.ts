@@ -45,7 +45,12 @@ export async function createPlanningDevice(name: string, options: DeviceOptions)
     : NativeDevice.createMeta(options);
 }
 
-function chosenDevice(name: string): 'native' | 'cpu' {
+/**
+ * The device that `name` stands for.
+ *
+ * @throws DEVICE_UNAVAILABLE with the names that are available
+ */
+export function chosenDevice(name: string): 'native' | 'cpu' {
   const available = availableDevices();
   const chosen = name === 'auto' ? available[0] : name;
   if (chosen === 'cpu') return 'cpu';
