@@ -93,8 +93,8 @@ export class ParameterLoader {
   ): Promise<void> {
     const wanted = new Map<ParameterGroup, WantedParam[]>();
     for (const { address, byteOffset: start, kept } of params) {
-      const upload = this.#regionTarget(region, byteOffset + start, kept, turns);
       const group = this.#store.group(address);
+      const upload = this.#regionTarget(group, region, byteOffset + start, kept, turns);
       wanted.set(group, [...(wanted.get(group) ?? []), { address, upload }]);
     }
     for (const [group, some] of wanted) await this.#uploadGroup(group, some, turns);
@@ -110,7 +110,8 @@ export class ParameterLoader {
     turns: Turns,
   ): Promise<void> {
     const address = this.#store.address(name);
-    const target = this.#regionTarget(region, byteOffset, 'float32', turns);
+    const group = this.#store.group(address);
+    const target = this.#regionTarget(group, region, byteOffset, 'float32', turns);
     const visit = async (offset: number, bytes: Uint8Array, counted: boolean): Promise<void> => {
       await target.write(offset, bytes, this.#store.dtype);
       if (counted) this.#tiers.countUpload(bytes.byteLength);
@@ -133,7 +134,8 @@ export class ParameterLoader {
   ): Promise<void> {
     const address = this.#store.address(name);
     const columns = this.#checkRows(address, indices);
-    const target = this.#regionTarget(region, byteOffset, 'float32', turns);
+    const group = this.#store.group(address);
+    const target = this.#regionTarget(group, region, byteOffset, 'float32', turns);
     if (this.#isInMemory(address)) return this.#copyRows(address, columns, indices, target);
     const bytesPer = elementBytes(this.#store.dtype);
     const order = sortedPositions(indices);
@@ -204,18 +206,21 @@ export class ParameterLoader {
     return tensor;
   }
 
+  /** A place in a region for a parameter of `group`; what is homed on the device crosses no link. */
   #regionTarget(
+    group: ParameterGroup,
     region: DeviceRegion,
     byteOffset: number,
     kept: 'float32' | 'bfloat16',
     turns: Turns,
   ): Target {
     const bytesPer = elementBytes(kept);
+    const isOnDevice = this.#store.deviceBytes(group) !== undefined;
     return {
-      write: (offset, source, type) =>
-        turns.take('upload', source.byteLength, () =>
-          region.write(byteOffset + offset * bytesPer, source, type, kept),
-        ),
+      write: (offset, source, type) => {
+        const write = () => region.write(byteOffset + offset * bytesPer, source, type, kept);
+        return isOnDevice ? write() : turns.take('upload', source.byteLength, write);
+      },
     };
   }
 

@@ -190,11 +190,12 @@ describe('the comparison notices', () => {
       start,
       count,
       visit,
+      turns,
     ) {
       target ??= location;
-      return read.call(this, location, type, start, count, (offset, bytes) =>
-        visit(offset, location === target ? new Uint8Array(bytes.length) : bytes),
-      );
+      const altered: typeof visit = (offset, bytes) =>
+        visit(offset, location === target ? new Uint8Array(bytes.length) : bytes);
+      return read.call(this, location, type, start, count, altered, turns);
     });
     const mutated = await run('gpt2-tiny', onNvme, 2);
     expect(() => expectSameBits(mutated, resident)).toThrow();

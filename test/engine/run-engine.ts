@@ -6,10 +6,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
-import { LINKS } from '../../core/types.js';
+import { LINKS, type Link } from '../../core/types.js';
 import { loadPretrained } from '../../src/checkpoint/load-pretrained.js';
 import { Engine } from '../../src/engine/engine.js';
 import type { EngineOptions } from '../../src/engine/engine-options.js';
+import type { Span } from '../../src/engine/step-executor.js';
 import type { MicroBatch, Model } from '../../src/model/block.js';
 import { languageModelBatch } from '../../src/model/language-model-batch.js';
 import { bytesPerLink } from '../../src/plan/step-plan.js';
@@ -68,15 +69,24 @@ export async function runSteps(
   options: Omit<EngineOptions, 'model' | 'exampleBatch'>,
   learningRates: readonly number[] = [],
 ): Promise<RunRecord> {
+  const spanned: Record<Link, number> = { upload: 0, download: 0, nvme_read: 0, nvme_write: 0 };
   const engine = await Engine.create({
     ...options,
     model,
     exampleBatch: largestOf(steps.flat()),
+    execution: {
+      ...options.execution,
+      onSpan: (span) => {
+        addBytes(spanned, span);
+        options.execution?.onSpan?.(span);
+      },
+    },
   });
   try {
     const losses: number[] = [];
     const gradNorms: number[] = [];
-    const planned = engine.bytesMoved;
+    const loaded = engine.bytesMoved;
+    const planned = { ...loaded };
     let devicePeak = 0;
     for (const [index, batches] of steps.entries()) {
       const moved = bytesPerLink(engine.stepPlan(batches));
@@ -92,6 +102,8 @@ export async function runSteps(
     // The native device's plan knows every shape; the cpu device's, only the largest.
     if (engine.deviceName === 'native') {
       expect(engine.bytesMoved).toEqual(planned);
+      // What a trace would say.
+      for (const link of LINKS) expect(spanned[link], link).toBe(planned[link] - loaded[link]);
       expect(engine.peakBytes.device).toBe(devicePeak);
     }
     const { host, nvme } = engine.plan.peakBytes;
@@ -103,6 +115,15 @@ export async function runSteps(
     return { losses, gradNorms, weights };
   } finally {
     await engine.close();
+  }
+}
+
+/** Kernels and updates tell no pieces: what they move stands in their operation. */
+function addBytes(sums: Record<Link, number>, { lane, operation, bytes }: Span): void {
+  if (lane === 'compute' || lane === 'update') {
+    for (const link of LINKS) sums[link] += operation.bytes[link] ?? 0;
+  } else {
+    sums[lane] += bytes;
   }
 }
 
