@@ -13,8 +13,12 @@ import { updateShard } from './update-shard.js';
 import { toWireError } from './wire-error.js';
 import type { UpdateTask, WorkerOutcome, WorkerReady, WorkerSetup } from './worker-protocol.js';
 
-/** Requests in flight per worker: chunks of 1 MiB reach the disk's plateau at 4 to 8. */
-const SYNC_IO_DEPTH = 8;
+/**
+ * Requests in flight per worker. The disk's plateau is at 4 to 8 of 1 MiB; five states, two of them
+ * with halves of that, ask for the reads of one tile and the writes of another, nine, and a start
+ * that finds no room blocks the thread that should compute.
+ */
+const SYNC_IO_DEPTH = 16;
 
 const setup = workerData as WorkerSetup;
 let io: SyncIo | null = null;

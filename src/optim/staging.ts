@@ -16,7 +16,7 @@ import {
 export type StagingDepth = 1 | 2 | 3;
 
 /** What training takes unless memory is short; bench/optimizer.ts holds it to its ceiling. */
-export const PREFERRED_STAGING_DEPTH: StagingDepth = 2;
+export const PREFERRED_STAGING_DEPTH: StagingDepth = 3;
 
 /** What a worker slot's staging memory must hold. */
 export interface StagingShape {
