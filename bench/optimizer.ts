@@ -40,7 +40,7 @@ const NVME_SHARDS = 4;
 /** 512 MiB of states: beyond the cache. */
 const MEMORY_SHARDS = 2;
 /** Of a worker's ring (src/optim/adamw-worker.ts). */
-const RING_DEPTH = 8;
+const RING_DEPTH = 16;
 const CEILING_SETS = 3;
 const SCALARS = {
   learningRate: 1e-4,
