@@ -11,64 +11,23 @@
 import { formatBytes } from '../../core/bytes.js';
 import { SpillwayError } from '../../core/errors.js';
 import { type Tier } from '../../core/types.js';
-import { MIN_STAGING } from '../../tiers/host/staging-pool.js';
 import { PREFERRED_STAGING_DEPTH } from '../optim/staging.js';
-import type { Choices, Decisions } from './decisions.js';
+import type { Choices } from './decisions.js';
 import { DeviceNeed } from './device-need.js';
+import { movables } from './movables.js';
 import { nvmeRequest } from './nvme-request.js';
 import { PeakBytes, type PlanSizes } from './peak-bytes.js';
 import {
   useAccumulatorsOf,
-  type GroupHomes,
   type MemoryPlan,
   type MemoryPlanInput,
   type MicroBatchOrder,
-  type OffloadDevice,
 } from './placement.js';
+import { farthest, startPlacement } from './start-placement.js';
 import { StateSizes } from './state-sizes.js';
 
 /** What to plan for in any order. */
 type UnorderedInput = Omit<MemoryPlanInput, 'order'>;
-
-function forcedHome(offload: OffloadDevice): Tier | undefined {
-  switch (offload) {
-    case 'none':
-      return 'device';
-    case 'cpu':
-      return 'host';
-    case 'nvme':
-      return 'nvme';
-    case 'auto':
-      return undefined;
-  }
-}
-
-/** Decisions with everything as far from the device as wishes and paths allow. */
-function farthest({ input, need, accumulators }: PlanSizes): Decisions {
-  const far: Tier = input.nvmePathCount > 0 ? 'nvme' : 'host';
-  const optimizer = forcedHome(input.offloadOptimizer) ?? far;
-  return {
-    headWave: 1,
-    homes: input.layout.groups.map(() => ({
-      param: forcedHome(input.offloadParam) ?? far,
-      optimizer,
-      // Gradients follow a forced optimizer home, except that NVMe is only where they spill to.
-      grad: optimizer === 'nvme' ? far : optimizer,
-    })),
-    activationTiers: input.blocks.map((_, block) =>
-      block === 0 ? [] : Array.from({ length: need.slotCount }, () => far),
-    ),
-    accumulatorTiers: accumulators.map(() => far),
-    paramSlots: 1,
-    activationSlots: need.leastActivationSlots,
-    tileSlots: 1,
-    tilesApart: false,
-    spillLag: 0,
-    stagingCount: MIN_STAGING.read,
-    spillStagingCount: MIN_STAGING.write,
-    optimizerDepth: 1,
-  };
-}
 
 function refuse(input: UnorderedInput, needed: Record<Tier, number>): SpillwayError {
   const { budgets } = input;
@@ -86,7 +45,7 @@ function refuse(input: UnorderedInput, needed: Record<Tier, number>): SpillwayEr
   }
   if (needed.nvme > budgets.nvme) {
     lines.push(
-      `nvme_memory ${formatBytes(budgets.nvme)} is too small; the smallest that works is ${needed.nvme} (${formatBytes(needed.nvme)})`,
+      `nvme_memory ${formatBytes(budgets.nvme)} is too small; the smallest that works is ${needed.nvme} (${formatBytes(needed.nvme)}), or less with more host_memory`,
     );
   }
   return new SpillwayError('BUDGET_TOO_SMALL', lines.join('; '), {
@@ -109,23 +68,6 @@ function checkWishes(input: UnorderedInput): void {
         'CONFIG_INVALID',
         `${key}.device is none, but this device's memory is not addressable by the CPU; use cpu, nvme or auto`,
       );
-    }
-  }
-}
-
-/** Without NVMe, states that the host has no room for go to a device that the CPU addresses. */
-function moveToDevice({ input }: PlanSizes, peaks: PeakBytes): void {
-  if (input.nvmePathCount > 0 || !input.hostAddressableDevice) return;
-  const wishes = {
-    param: input.offloadParam,
-    grad: input.offloadOptimizer,
-    optimizer: input.offloadOptimizer,
-  };
-  for (const state of ['param', 'grad', 'optimizer'] as const) {
-    if (wishes[state] !== 'auto') continue;
-    for (const { index } of input.layout.groups) {
-      if (peaks.bytes.host <= input.budgets.host) return;
-      peaks.moveHome(index, state, 'device');
     }
   }
 }
@@ -181,9 +123,8 @@ function smaller(a: Record<Tier, number>, b: Record<Tier, number>): Record<Tier,
 /** The plan in one order, or undefined where nothing fits. */
 function planInOrder(sizes: PlanSizes): Omit<MemoryPlan, 'minimumBytes'> | undefined {
   const { input, need, accumulators } = sizes;
-  const peaks = new PeakBytes(sizes, farthest(sizes));
-  moveToDevice(sizes, peaks);
-  if (!peaks.fits) return undefined;
+  const peaks = startPlacement(sizes);
+  if (peaks === undefined) return undefined;
   chooseSlots(sizes, peaks);
   choosePlaces(sizes, peaks);
   const dense = input.blocks.filter((block) => block.kind === 'dense').length;
@@ -245,60 +186,15 @@ function chooseSlots({ need }: PlanSizes, peaks: PeakBytes): void {
   }
 }
 
-/** Brings what there is room for nearer: checkpoints, then parameters, then optimizer states. */
+/** Brings what there is room for nearer, each thing to the nearest tier that has room. */
 function choosePlaces({ input }: PlanSizes, peaks: PeakBytes): void {
-  const { activationTiers, accumulatorTiers, homes } = peaks.decisions;
-  /** Moves something to the first tier that has room and is nearer than its own. */
-  const bring = (before: Tier, tiers: readonly Tier[], move: (tier: Tier) => void): void => {
-    for (const tier of tiers) {
-      if (before === tier || before === 'device') return;
-      move(tier);
-      if (peaks.fits) return;
-      move(before);
-    }
-  };
-  const near: readonly Tier[] = ['device', 'host'];
-  // The newest activation checkpoints are used first.
-  for (let block = activationTiers.length - 1; block >= 0; block -= 1) {
-    const tiers = activationTiers[block]!;
-    for (let slot = tiers.length - 1; slot >= 0; slot -= 1) {
-      bring(tiers[slot]!, near, (tier) => {
-        peaks.moveActivation(block, slot, tier);
-      });
+  for (const thing of movables(input, peaks)) {
+    const { tier: before } = thing;
+    for (const tier of thing.tiers) {
+      if (before === tier || before === 'device') break;
+      thing.move(tier);
+      if (peaks.fits) break;
+      thing.move(before);
     }
   }
-  for (const [index, before] of accumulatorTiers.entries()) {
-    bring(before, ['host'], (tier) => {
-      peaks.moveAccumulator(index, tier);
-    });
-  }
-  const bringHome = (group: number, state: keyof GroupHomes, tiers: readonly Tier[]): void => {
-    bring(homes[group]![state], tiers, (tier) => {
-      peaks.moveHome(group, state, tier);
-    });
-  };
-  const groups = input.layout.groups.map(({ index }) => index);
-  if (input.offloadParam === 'auto') {
-    const tiers = input.hostAddressableDevice ? near : (['host'] as const);
-    for (const group of spread(groups)) bringHome(group, 'param', tiers);
-  }
-  if (input.offloadOptimizer === 'auto' || input.offloadOptimizer === 'nvme') {
-    for (const group of groups) bringHome(group, 'grad', ['host']);
-  }
-  if (input.offloadOptimizer === 'auto') {
-    for (const group of groups) bringHome(group, 'optimizer', ['host']);
-  }
-}
-
-/** The items in an order that spreads evenly over them, whatever number is taken: first to last by
- * bit-reversed position. */
-function spread<T>(items: readonly T[]): T[] {
-  const bits = Math.ceil(Math.log2(Math.max(2, items.length)));
-  const reversed = (index: number): number => {
-    let result = 0;
-    for (let bit = 0; bit < bits; bit += 1) if (index & (1 << bit)) result |= 1 << (bits - 1 - bit);
-    return result;
-  };
-  const places = Array.from({ length: 2 ** bits }, (_, index) => reversed(index));
-  return places.flatMap((place) => (place < items.length ? [items[place]!] : []));
 }
