@@ -79,6 +79,7 @@ export function planInference(input: InferencePlanInput): InferencePlan {
   };
   const least = sums.peaksOf(decisions);
   if (input.hostAddressableDevice) relieveHost(input, sums, decisions);
+  relieveFiles(input, sums, decisions);
   if (!fits()) throw refuse(input, least, sums.cacheBytes);
   const attempt = <T, K extends keyof T>(holder: T, key: K, value: T[K]): boolean => {
     const before = holder[key];
@@ -119,6 +120,22 @@ function relieveHost(input: InferencePlanInput, sums: InferenceSums, decisions: 
   for (const index of decisions.params.keys()) {
     if (!isOver()) return;
     decisions.params[index] = 'device';
+  }
+}
+
+/** Weights that the files have no room for go where there is some: to the host, else to a device
+ * that the CPU addresses. */
+function relieveFiles(input: InferencePlanInput, sums: InferenceSums, decisions: Decisions): void {
+  const { budgets, offloadParam, hostAddressableDevice } = input;
+  if (offloadParam !== 'auto') return;
+  const { params } = decisions;
+  for (const tier of hostAddressableDevice ? (['host', 'device'] as const) : ['host' as const]) {
+    for (const [index, home] of params.entries()) {
+      if (sums.peaksOf(decisions).nvme <= budgets.nvme) return;
+      if (home !== 'nvme') continue;
+      params[index] = tier;
+      if (sums.peaksOf(decisions)[tier] > budgets[tier]) params[index] = home;
+    }
   }
 }
 

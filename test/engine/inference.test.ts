@@ -211,6 +211,20 @@ describe('budgets of inference', () => {
     },
   );
 
+  it.each([1, 20_000])('of %i bytes of files leave weights in memory', async (nvmeMemory) => {
+    await withFolder(async (nvmePath) => {
+      const common = { nvmePath, maxLength: 8 };
+      const { deviceMemory } = await smallest('gpt2-tiny', common);
+      const options = { ...common, deviceMemory, nvmeMemory };
+      await withModel('gpt2-tiny', (model) =>
+        withEngine({ ...options, model }, async (engine) => {
+          expect(await engine.append([1, 2, 3])).toBeInstanceOf(Float32Array);
+          expect(engine.peakBytes.nvme).toBeLessThanOrEqual(nvmeMemory);
+        }),
+      );
+    });
+  });
+
   it('evaluate a model that they could not train', async () => {
     const batches = batchesOf('gpt2-tiny').slice(0, 1);
     const exampleBatch = largestOf(batches);
