@@ -16,7 +16,7 @@ import {
 import type { PackingInput } from '../plan/packed-params.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
 import { simulate } from '../plan/simulate.js';
-import { bytesPerLink, PHASES, type Phase, type StepPlan } from '../plan/step-plan.js';
+import { bytesPerLink, bytesPerPhase, type Phase, type StepPlan } from '../plan/step-plan.js';
 import type { Timeline } from '../plan/timeline.js';
 import { checkOptions } from './check-options.js';
 import {
@@ -102,7 +102,7 @@ export async function forecastTraining(
       plan,
       step,
       bytesPerStep,
-      bytesPerPhase: perPhase((phase) => bytesPerLink(step, (one) => one.phase === phase)),
+      bytesPerPhase: bytesPerPhase(step),
       devicePeaks: isMeta(device)
         ? await simulateDevice(device, { ...packing, blocks, plan, step, batches })
         : undefined,
@@ -163,10 +163,18 @@ export function packingOf(
 export function stepOf(
   options: PlanningOptions,
   packing: PackingInput,
-  { plan, profiles, slotBytes }: PlannedTraining,
+  planned: PlannedTraining,
 ): StepPlan {
+  return plannerOf(options, packing, planned).planFor(batchesOf(options));
+}
+
+function plannerOf(
+  options: PlanningOptions,
+  packing: PackingInput,
+  { plan, profiles, slotBytes }: PlannedTraining,
+): StepPlanner {
   const { blocks } = options.model;
-  const planner = new StepPlanner({
+  return new StepPlanner({
     ...packing,
     blocks,
     plan,
@@ -174,7 +182,6 @@ export function stepOf(
     slotLengths: blocks.map((_, index) => slotBytes(index) / 4),
     profilesOf: () => profiles,
   });
-  return planner.planFor(batchesOf(options));
 }
 
 export function batchesOf({ exampleBatch, gradientAccumulationSteps = 1 }: PlanningOptions) {
@@ -195,13 +202,9 @@ function largerBudgets(
     const more = { ...budgets, [tier]: budgetBytes };
     const other = planOn(device, options, layout, more, planned.profiles);
     const packing = packingOf(device, options, layout, other);
-    const less = bytesPerLink(stepOf(options, packing, other));
+    const less = plannerOf(options, packing, other).bytesFor(batchesOf(options));
     const saved = LINKS.map((link) => [link, moved[link] - less[link]] as const);
     return { budgetBytes, savedBytes: Object.fromEntries(saved) as Record<Link, number> };
   };
   return { device: larger('device'), host: larger('host') };
-}
-
-function perPhase<T>(of: (phase: Phase) => T): Record<Phase, T> {
-  return Object.fromEntries(PHASES.map((phase) => [phase, of(phase)])) as Record<Phase, T>;
 }

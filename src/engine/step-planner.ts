@@ -3,11 +3,11 @@
  *
  * Owns nothing but the plans that it keeps.
  */
-import type { ComputeDtype } from '../../core/types.js';
+import type { ComputeDtype, Link } from '../../core/types.js';
 import type { Block, MicroBatch } from '../model/block.js';
 import type { BlockProfile } from '../plan/block-profile.js';
-import { buildStep } from '../plan/build-step.js';
-import type { MicroBatchShape } from '../plan/step-input.js';
+import { buildStep, stepBytes } from '../plan/build-step.js';
+import type { MicroBatchShape, StepInput } from '../plan/step-input.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import type { StepPlan } from '../plan/step-plan.js';
@@ -43,8 +43,19 @@ export class StepPlanner {
     const key = batches.map(shapeKey).join(' ');
     const known = this.#plans.get(key);
     if (known !== undefined) return known;
+    const built = buildStep(this.#inputOf(batches));
+    keep(this.#plans, key, built);
+    return built;
+  }
+
+  /** What the plan of such a step moves on each link; made and forgotten. */
+  bytesFor(batches: readonly MicroBatch[]): Record<Link, number> {
+    return stepBytes(this.#inputOf(batches));
+  }
+
+  #inputOf(batches: readonly MicroBatch[]): StepInput {
     const { plan, blocks, layout, dtype, bf16Operands, clips, slotLengths } = this.#parts;
-    const built = buildStep({
+    return {
       blocks,
       layout,
       homes: plan.homes,
@@ -56,9 +67,7 @@ export class StepPlanner {
       clips,
       slotLengths,
       microBatches: batches.map((batch) => this.#shapeOf(batch)),
-    });
-    keep(this.#plans, key, built);
-    return built;
+    };
   }
 
   #shapeOf(batch: MicroBatch): MicroBatchShape {

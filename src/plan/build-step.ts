@@ -8,6 +8,7 @@
  * Pure functions.
  */
 import { assert } from '../../core/errors.js';
+import type { Link } from '../../core/types.js';
 import type { DenseBlock, RowBlock, TiledBlock } from '../model/block.js';
 import { GradientWrites } from './gradient-writes.js';
 import { HeldActivations } from './held-activations.js';
@@ -22,7 +23,12 @@ import { chunkBytes, storedBytes } from './transfer-bytes.js';
 
 /** The operations of one step. */
 export function buildStep(input: StepInput): StepPlan {
-  return new StepBuilder(input).build();
+  return new StepBuilder(input, true).build();
+}
+
+/** What those operations move on each link, without keeping them. */
+export function stepBytes(input: StepInput): Record<Link, number> {
+  return new StepBuilder(input, false).count();
 }
 
 /** Compute operations that may start before the losses of an earlier one have been read. */
@@ -37,22 +43,31 @@ class StepBuilder {
   readonly #gradients: GradientWrites;
   readonly #losses: OperationId[] = [];
 
-  constructor(input: StepInput) {
+  constructor(input: StepInput, keeps: boolean) {
     this.#input = input;
     this.#sizes = new StepSizes(input);
-    this.#ops = new OperationList(input);
+    this.#ops = new OperationList(input, keeps);
     this.#activations = new HeldActivations(input, this.#ops);
     this.#parameters = new ParameterSlots(input, this.#ops, this.#sizes);
     this.#gradients = new GradientWrites(input, this.#ops, this.#sizes);
   }
 
   build(): StepPlan {
+    this.#run();
+    const { operations } = this.#ops;
+    return { operations, paramLoadCount: this.#parameters.loadCount };
+  }
+
+  count(): Record<Link, number> {
+    this.#run();
+    return this.#ops.bytes;
+  }
+
+  #run(): void {
     const all = this.#input.microBatches.map((_, index) => index);
     if (this.#input.plan.order === 'vertical') this.#pass(all, true, true);
     else for (const one of all) this.#pass([one], one === 0, one === all.length - 1);
     this.#updates();
-    const { operations } = this.#ops;
-    return { operations, paramLoadCount: this.#parameters.loadCount };
   }
 
   #pass(microBatches: readonly number[], first: boolean, last: boolean): void {

@@ -15,7 +15,13 @@ import {
   gradientWriteBytes,
   runLength,
   writeBytes,
+  type WriteBytes,
 } from './transfer-bytes.js';
+
+/** NVMe bytes of a write, and what it downloads. */
+interface DownloadBytes extends WriteBytes {
+  readonly downloaded: number;
+}
 
 export class GradientWrites {
   /** The last write of each group's gradient. */
@@ -25,6 +31,9 @@ export class GradientWrites {
   readonly #sizes: StepSizes;
   /** Writes to the accumulators of a parameter's lower uses. */
   readonly #usesToMerge = new Map<ParamAddress, OperationId[]>();
+  /** Of a block's gradients and of a tile's, which many micro-batches and waves write. */
+  readonly #gradientBytes = new Map<string, DownloadBytes>();
+  readonly #tileBytes = new Map<string, WriteBytes>();
   /** The last addition to the row gradients. */
   #rowsAdded: OperationId | undefined;
 
@@ -35,12 +44,26 @@ export class GradientWrites {
   }
 
   writeGradients(index: number, operation: OperationId, first: boolean): void {
-    const { layout } = this.#input;
     const whole = this.#sizes.packed[index]!;
     const addresses = [...whole.params.map(({ address }) => address), ...whole.aliased].filter(
       ({ spec }) => spec.trainable !== false,
     );
     if (addresses.length === 0) return;
+    const key = `${index}/${first}`;
+    let bytes = this.#gradientBytes.get(key);
+    if (bytes === undefined) {
+      bytes = this.#bytesOf(addresses, index, first);
+      this.#gradientBytes.set(key, bytes);
+    }
+    const action = { kind: 'write-gradients', block: index, operation, first } as const;
+    const after = [operation, ...this.#earlierWrites(addresses)];
+    const write = this.#ops.write(action, bytes.downloaded, bytes, after);
+    for (const address of addresses) this.#noteWrite(address, write, index);
+    this.#ops.freeLater({ operation, part: 'gradients' }, write);
+  }
+
+  #bytesOf(addresses: readonly ParamAddress[], index: number, first: boolean): DownloadBytes {
+    const { layout } = this.#input;
     let downloaded = 0;
     let read = 0;
     let written = 0;
@@ -59,11 +82,7 @@ export class GradientWrites {
       read += bytes.read;
       written += bytes.written;
     }
-    const action = { kind: 'write-gradients', block: index, operation, first } as const;
-    const after = [operation, ...this.#earlierWrites(addresses)];
-    const write = this.#ops.write(action, downloaded, { read, written }, after);
-    for (const address of addresses) this.#noteWrite(address, write, index);
-    this.#ops.freeLater({ operation, part: 'gradients' }, write);
+    return { downloaded, read, written };
   }
 
   writeTile(
@@ -73,10 +92,15 @@ export class GradientWrites {
     operation: OperationId,
     first: boolean,
   ): void {
-    const { address, start, count } = this.#sizes.tileRange(block, tile);
-    const group = this.#sizes.groupOf(address);
-    const add = this.#adds(address, index, first);
-    const bytes = gradientWriteBytes(group, address.offset + start, count, add, this.#input);
+    const { address, start, count } = this.#sizes.tile(block, tile);
+    const key = `${tile}/${first}`;
+    let bytes = this.#tileBytes.get(key);
+    if (bytes === undefined) {
+      const group = this.#sizes.groupOf(address);
+      const add = this.#adds(address, index, first);
+      bytes = gradientWriteBytes(group, address.offset + start, count, add, this.#input);
+      this.#tileBytes.set(key, bytes);
+    }
     const action = { kind: 'write-tile', tile, operation, first } as const;
     // One after the other: neighbours share a chunk.
     const after = [operation, ...this.#earlierWrites([address])];

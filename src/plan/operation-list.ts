@@ -3,7 +3,7 @@
  * leave the device.
  */
 import { assert } from '../../core/errors.js';
-import type { Link } from '../../core/types.js';
+import { LINKS, type Link } from '../../core/types.js';
 import { RegionTracker } from './region-tracker.js';
 import type { StepInput } from './step-input.js';
 import type { Action, Operation, OperationId, Output, Phase } from './step-plan.js';
@@ -18,16 +18,22 @@ interface PendingFree {
 
 export class OperationList {
   readonly operations: Operation[] = [];
+  /** Bytes of all operations. */
+  readonly bytes: Record<Link, number> = { upload: 0, download: 0, nvme_read: 0, nvme_write: 0 };
   readonly region = new RegionTracker();
   /** Of what is added from now on. */
   phase: Phase = 'forward';
   readonly #input: StepInput;
+  readonly #keeps: boolean;
+  #count = 0;
   #computeCount = 0;
   #pending: PendingFree[] = [];
   readonly #fieldsSent = new Set<string>();
 
-  constructor(input: StepInput) {
+  /** @param keeps false: `operations` stays empty, only bytes are counted */
+  constructor(input: StepInput, keeps: boolean) {
     this.#input = input;
+    this.#keeps = keeps;
   }
 
   compute(
@@ -36,8 +42,9 @@ export class OperationList {
     claims: readonly object[],
     extra: { fieldBytes?: number; fences?: readonly number[] } = {},
   ): OperationId {
-    const due = this.#pending.filter(({ from }) => from <= this.#computeCount);
-    this.#pending = this.#pending.filter(({ from }) => from > this.#computeCount);
+    const isDue = ({ from }: PendingFree): boolean => from <= this.#computeCount;
+    const due = this.#pending.filter(isDue);
+    if (due.length > 0) this.#pending = this.#pending.filter((one) => !isDue(one));
     const { fieldBytes = 0, fences = [] } = extra;
     const moved = fieldBytes > 0 ? { upload: fieldBytes } : {};
     const id = this.add('compute', action, moved, after, {
@@ -59,6 +66,7 @@ export class OperationList {
 
   /** An output is freed once `user`'s kernels are launched. */
   drop(output: Output, user: OperationId): void {
+    if (!this.#keeps) return;
     const old = this.operations[user]!;
     this.operations[user] = { ...old, drops: [...(old.drops ?? []), output] };
   }
@@ -107,10 +115,13 @@ export class OperationList {
     after: readonly OperationId[],
     extra: Partial<Operation> = {},
   ): OperationId {
-    const id = this.operations.length;
-    const sorted = [...new Set(after)].sort((a, b) => a - b);
+    const id = this.#count;
+    this.#count += 1;
+    for (const link of LINKS) this.bytes[link] += bytes[link] ?? 0;
+    if (!this.#keeps) return id;
+    const sorted = sortedOnce(after);
     assert(
-      sorted.every((other) => other >= 0 && other < id),
+      sorted.length === 0 || (sorted[0]! >= 0 && sorted.at(-1)! < id),
       'operations wait for earlier ones',
     );
     const phase = this.phase;
@@ -131,6 +142,18 @@ export class OperationList {
     }
     return bytes;
   }
+}
+
+/** The same numbers, ascending, each once. */
+function sortedOnce(ids: readonly OperationId[]): readonly OperationId[] {
+  // Most operations wait for one or two.
+  if (ids.length < 2) return ids;
+  if (ids.length === 2) {
+    const [a, b] = ids as [OperationId, OperationId];
+    if (a === b) return [a];
+    return a < b ? ids : [b, a];
+  }
+  return [...new Set(ids)].sort((a, b) => a - b);
 }
 
 function nvmeBytes(

@@ -168,10 +168,16 @@ export function segmentsOf(group: ParameterGroup, start: number, length: number)
     length,
     groupLength: group.length,
   });
-  return group.shards.flatMap((shard) => {
+  const segments: ShardSegment[] = [];
+  const end = start + length;
+  // All shards but the last are of one length.
+  const first = Math.floor(start / (group.shards[0]?.length ?? 1));
+  for (let index = first; index < group.shards.length; index += 1) {
+    const shard = group.shards[index]!;
+    if (shard.start >= end) break;
     const from = Math.max(start, shard.start);
-    const to = Math.min(start + length, shard.start + shard.length);
-    if (from >= to) return [];
-    return [{ shard, start: from - shard.start, length: to - from, offset: from - start }];
-  });
+    const to = Math.min(end, shard.start + shard.length);
+    segments.push({ shard, start: from - shard.start, length: to - from, offset: from - start });
+  }
+  return segments;
 }

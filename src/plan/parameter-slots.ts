@@ -12,7 +12,6 @@ import type { OperationList } from './operation-list.js';
 import type { StepInput } from './step-input.js';
 import type { OperationId } from './step-plan.js';
 import type { StepSizes } from './step-sizes.js';
-import { groupReadBytes, storedBytes } from './transfer-bytes.js';
 
 interface Slot {
   readonly start: number;
@@ -121,14 +120,9 @@ export class ParameterSlots {
     this.#tileTurn += 1;
     const area = { start: offset, end: offset + tileSlotBytes };
     const { after, claim } = this.#ops.region.claim(area, () => undefined);
-    const { address, start, count } = this.#sizes.tileRange(block, tile);
-    const group = this.#sizes.groupOf(address);
-    const read = groupReadBytes(group, 'param', address.offset + start, count, this.#input);
-    const upload = this.#sizes.isCounted(group)
-      ? count * storedBytes('param', this.#input.dtype)
-      : 0;
+    const { address, read, upload } = this.#sizes.tile(block, tile);
     const action = { kind: 'fetch-tile', tile, offset } as const;
-    const fetched = this.#ops.fetch(action, read, upload, after, claim, [group.index]);
+    const fetched = this.#ops.fetch(action, read, upload, after, claim, [address.group]);
     return { offset, after: [fetched], claims: [claim] };
   }
 

@@ -16,14 +16,14 @@ export interface Area {
 
 interface Claim extends Area {
   /** Operations that fill or read it. */
-  readonly users: Set<OperationId>;
+  readonly users: OperationId[];
   /** Called when something else takes bytes of it. */
   readonly onLost: () => void;
   isLost: boolean;
 }
 
 export class RegionTracker {
-  #claims: Claim[] = [];
+  readonly #claims: Claim[] = [];
 
   /**
    * Takes an area; returns the operations that must be over before it is filled.
@@ -31,26 +31,29 @@ export class RegionTracker {
    * @param onLost called once, when another claim overlaps this one
    */
   claim(area: Area, onLost: () => void): { readonly after: OperationId[]; readonly claim: object } {
-    const after = new Set<OperationId>();
-    const kept: Claim[] = [];
-    for (const other of this.#claims) {
-      if (other.end <= area.start || other.start >= area.end) {
-        kept.push(other);
-        continue;
+    const { start, end } = area;
+    const after: OperationId[] = [];
+    const claims = this.#claims;
+    let keptCount = 0;
+    for (const other of claims) {
+      if (other.start < end && start < other.end) {
+        for (const id of other.users) if (!after.includes(id)) after.push(id);
+        if (!other.isLost) other.onLost();
+        other.isLost = true;
+        if (start <= other.start && other.end <= end) continue;
+        // Of what is covered in part, the rest is still in use.
       }
-      for (const id of other.users) after.add(id);
-      if (!other.isLost) other.onLost();
-      other.isLost = true;
-      // Of what is covered in part, the rest is still in use.
-      if (other.start < area.start || other.end > area.end) kept.push(other);
+      claims[keptCount] = other;
+      keptCount += 1;
     }
-    const claim: Claim = { ...area, users: new Set(), onLost, isLost: false };
-    this.#claims = [...kept, claim];
-    return { after: [...after], claim };
+    claims.length = keptCount;
+    const claim: Claim = { start, end, users: [], onLost, isLost: false };
+    claims.push(claim);
+    return { after, claim };
   }
 
   /** Notes that an operation fills or reads what `claim` covers. */
   use(claim: object, operation: OperationId): void {
-    (claim as Claim).users.add(operation);
+    (claim as Claim).users.push(operation);
   }
 }

@@ -184,6 +184,21 @@ export function bytesPerLink(
   return sums;
 }
 
+/** The same by phase. */
+export function bytesPerPhase({ operations }: StepPlan): Record<Phase, Record<Link, number>> {
+  const none = (): Record<Link, number> => ({
+    upload: 0,
+    download: 0,
+    nvme_read: 0,
+    nvme_write: 0,
+  });
+  const sums = { forward: none(), backward: none(), update: none() };
+  for (const { phase, bytes } of operations) {
+    for (const link of LINKS) sums[phase][link] += bytes[link] ?? 0;
+  }
+  return sums;
+}
+
 /** Where the device's region puts what is fetched; decided by the memory plan. */
 export interface RegionPlan {
   /** Slots for whole parameters of one block, from offset 0 on. */

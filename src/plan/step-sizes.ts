@@ -11,8 +11,22 @@ import type { StepInput } from './step-input.js';
 import { tablesReadAhead } from './tables-read-ahead.js';
 import { groupReadBytes, storedBytes } from './transfer-bytes.js';
 
+/** A tile of the head's matrix: where it lies, and what fetching it moves. */
+export interface TileSizes {
+  readonly address: ParamAddress;
+  /** First element within the matrix, and elements. */
+  readonly start: number;
+  readonly count: number;
+  readonly read: number;
+  readonly upload: number;
+}
+
 export class StepSizes {
   readonly #input: StepInput;
+  /** By block, and by tile: asked for again and again. */
+  readonly #paramBytes: { read: number; upload: number }[] = [];
+  readonly #groups: number[][] = [];
+  readonly #tiles: TileSizes[] = [];
   /** Whole parameters of each block. */
   readonly packed: readonly PackedParams[];
   /** Groups of tables whose rows do not wait for their update. */
@@ -24,7 +38,11 @@ export class StepSizes {
     this.packed = input.blocks.map((block) => packParams(block, input));
   }
 
-  paramBytes(block: number): { read: number; upload: number } {
+  paramBytes(block: number): Readonly<{ read: number; upload: number }> {
+    return (this.#paramBytes[block] ??= this.#paramBytesOf(block));
+  }
+
+  #paramBytesOf(block: number): { read: number; upload: number } {
     const byGroup = new Map<ParameterGroup, ParamAddress[]>();
     for (const { address } of this.packed[block]!.params) {
       const group = this.groupOf(address);
@@ -61,18 +79,21 @@ export class StepSizes {
     return this.#input.layout.params.get(block.gathers[gather]!.param)!.spec.shape[1]!;
   }
 
-  tileRange(
-    block: TiledBlock,
-    tile: number,
-  ): { address: ParamAddress; start: number; count: number } {
+  tile(block: TiledBlock, tile: number): TileSizes {
+    return (this.#tiles[tile] ??= this.#tileOf(block, tile));
+  }
+
+  #tileOf(block: TiledBlock, tile: number): TileSizes {
+    const { dtype } = this.#input;
     const address = this.#input.layout.params.get(block.tiledParam)!;
     const [rows, columns] = address.spec.shape as [number, number];
     const firstRow = tile * block.tileRows;
-    return {
-      address,
-      start: firstRow * columns,
-      count: Math.min(block.tileRows, rows - firstRow) * columns,
-    };
+    const start = firstRow * columns;
+    const count = Math.min(block.tileRows, rows - firstRow) * columns;
+    const group = this.groupOf(address);
+    const read = groupReadBytes(group, 'param', address.offset + start, count, this.#input);
+    const upload = this.isCounted(group) ? count * storedBytes('param', dtype) : 0;
+    return { address, start, count, read, upload };
   }
 
   tileCount(block: TiledBlock): number {
@@ -85,7 +106,11 @@ export class StepSizes {
     return [...new Set(this.packed[block]!.aliased.map(({ group }) => group))];
   }
 
-  groupsOf(block: number): number[] {
+  groupsOf(block: number): readonly number[] {
+    return (this.#groups[block] ??= this.#groupsOf(block));
+  }
+
+  #groupsOf(block: number): number[] {
     const { blocks, layout } = this.#input;
     const groups = blocks[block]!.uses.map((name) => layout.params.get(name)!.group);
     return [...new Set(groups)].sort((a, b) => a - b);

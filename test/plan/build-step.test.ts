@@ -2,9 +2,10 @@
 // while in use, sums are canonical; and they load parameters as rarely as the slots allow.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { buildStep } from '../../src/plan/build-step.js';
+import { buildStep, stepBytes } from '../../src/plan/build-step.js';
 import { layoutParameters } from '../../src/plan/parameter-layout.js';
 import type { StepInput } from '../../src/plan/step-input.js';
+import { bytesPerLink, bytesPerPhase, PHASES } from '../../src/plan/step-plan.js';
 import { chainModel } from '../engine/paced-chain.js';
 import { randomStep } from './random-step.js';
 import { carryOut } from './symbolic-step.js';
@@ -26,6 +27,21 @@ describe('a step plan', () => {
         expect(leaked).toEqual([]);
       }),
       { numRuns: 120 },
+    );
+  });
+
+  it('moves what is counted without it, phase by phase', () => {
+    fc.assert(
+      fc.property(randomStep, (input) => {
+        const plan = buildStep(input);
+        const counted = stepBytes(input);
+        expect(counted).toEqual(bytesPerLink(plan));
+        const phases = bytesPerPhase(plan);
+        for (const phase of PHASES) {
+          expect(phases[phase]).toEqual(bytesPerLink(plan, (one) => one.phase === phase));
+        }
+      }),
+      { numRuns: 60 },
     );
   });
 
