@@ -3,14 +3,15 @@
  *
  * Works on text that `JSON.parse` has accepted, so only strings, braces and brackets need a look.
  */
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
-const OPEN_BRACKET = 0x5b;
-const CLOSE_BRACKET = 0x5d;
-const COLON = 0x3a;
+import {
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  endOfString,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from './json-text.js';
 
 /** The first duplicate key in valid JSON `text`, unescaped, or undefined. Linear time. */
 export function findDuplicateKey(text: string): string | undefined {
@@ -22,23 +23,17 @@ export function findDuplicateKey(text: string): string | undefined {
     else if (code === OPEN_BRACKET) open.push(null);
     else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) open.pop();
     else if (code === QUOTE) {
-      const end = closingQuote(text, at);
+      const end = endOfString(text, at);
       const keys = open.at(-1);
-      if (keys instanceof Set && text.charCodeAt(skipSpace(text, end + 1)) === COLON) {
-        const key = JSON.parse(text.slice(at, end + 1)) as string;
+      if (keys instanceof Set && text.charCodeAt(skipSpace(text, end)) === COLON) {
+        const key = JSON.parse(text.slice(at, end)) as string;
         if (keys.has(key)) return key;
         keys.add(key);
       }
-      at = end;
+      at = end - 1;
     }
   }
   return undefined;
-}
-
-function closingQuote(text: string, openQuote: number): number {
-  let at = openQuote + 1;
-  while (text.charCodeAt(at) !== QUOTE) at += text.charCodeAt(at) === BACKSLASH ? 2 : 1;
-  return at;
 }
 
 function skipSpace(text: string, from: number): number {

@@ -8,15 +8,16 @@
 import { isUtf8 } from 'node:buffer';
 
 import { MAX_JSON_DEPTH } from '../../core/json-depth.js';
-
-const QUOTE = 0x22;
-const COMMA = 0x2c;
-const COLON = 0x3a;
-const OPEN_BRACKET = 0x5b;
-const BACKSLASH = 0x5c;
-const CLOSE_BRACKET = 0x5d;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
+import {
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  endOfStringBytes,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from '../../core/json-text.js';
 
 /** A member: the text of its key with the quotes, and the bytes of its value. */
 export interface RawMember {
@@ -83,9 +84,7 @@ function valueEnd(json: Uint8Array, start: number, refuse: (fact: string) => Err
 
 /** The index behind the closing quote of the string that opens at `at`, or the end of the text. */
 function stringEnd(json: Uint8Array, at: number): number {
-  let end = at + 1;
-  while (end < json.length && json[end] !== QUOTE) end += json[end] === BACKSLASH ? 2 : 1;
-  return Math.min(end + 1, json.length);
+  return Math.min(endOfStringBytes(json, at), json.length);
 }
 
 function skipSpace(json: Uint8Array, from: number): number {

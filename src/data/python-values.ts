@@ -6,6 +6,7 @@
  * was spelled or where a key stood, so such literals are first replaced by marked strings and such
  * keys marked; a reviver turns both into what they stand for.
  */
+import { endOfString, QUOTE } from '../../core/json-text.js';
 import { orderedObject } from './ordered-object.js';
 
 /** A float whose value JavaScript takes for a whole number, or infinity. */
@@ -19,8 +20,6 @@ export type Reviver = (key: string, value: unknown) => unknown;
 /** Digits from which on Python refuses to read a whole number. */
 const MAX_DIGITS = 4300;
 
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
 const MINUS = 0x2d;
 const DIGIT_0 = 0x30;
 const DIGIT_9 = 0x39;
@@ -31,7 +30,7 @@ const DIGIT_9 = 0x39;
  */
 const SUSPECT = /\d[.eE]|\d{16}|\d"\s*:|\\u003\d/;
 const WHOLE_NUMBER = /^\d+$/;
-const COLON = /\s*:/y;
+const BEFORE_COLON = /\s*:/y;
 const NUMBER_END = /[^-+.0-9eE]/g;
 
 /** Private-use characters; the first that the text neither holds nor spells is the mark. */
@@ -98,8 +97,8 @@ function markedText(text: string, mark: string): string | undefined {
 
 /** The digits that the string from `start` to `end` is a key of; undefined: it is none. */
 function keyOfDigits(text: string, start: number, end: number): string | undefined {
-  COLON.lastIndex = end;
-  if (!COLON.test(text)) return undefined;
+  BEFORE_COLON.lastIndex = end;
+  if (!BEFORE_COLON.test(text)) return undefined;
   const literal = text.slice(start, end);
   const key = literal.includes('\\') ? (JSON.parse(literal) as string) : literal.slice(1, -1);
   return WHOLE_NUMBER.test(key) ? key : undefined;
@@ -117,15 +116,6 @@ function pythonNumber(literal: string): number | bigint | PythonFloat {
     throw new RangeError(`has a whole number of more than ${MAX_DIGITS} digits`);
   }
   return BigInt(literal);
-}
-
-/** The index after the string that opens at `start`. */
-function endOfString(text: string, start: number): number {
-  let at = start + 1;
-  while (at < text.length && text.charCodeAt(at) !== QUOTE) {
-    at += text.charCodeAt(at) === BACKSLASH ? 2 : 1;
-  }
-  return at + 1;
 }
 
 function endOfNumber(text: string, start: number): number {
