@@ -7,15 +7,10 @@
  */
 import { SpillwayError, assert } from '../../core/errors.js';
 import { native, type AsyncRingHandle, type NativeAddon } from '../native/binding.js';
-import {
-  assertTransfer,
-  closeDataFile,
-  openDataFile,
-  reserveDataFile,
-  type DataFile,
-} from './data-file.js';
+import { assertTransfer, reserveDataFile, type DataFile } from './data-file.js';
 import type { IoBackend, IoFile } from './io-backend.js';
 import { closedFailure, errnoFailure, shortFailure } from './io-failure.js';
+import { OpenFiles } from './open-files.js';
 import { RequestQueue } from './request-queue.js';
 import { RING_OP } from './ring-op.js';
 
@@ -39,7 +34,7 @@ export class RingBackend implements IoBackend {
   readonly #addon: NativeAddon;
   readonly #ring: AsyncRingHandle;
   readonly #completions: Int32Array<SharedArrayBuffer>;
-  readonly #files = new Map<IoFile, DataFile>();
+  readonly #files = new OpenFiles();
   /** By slot. */
   readonly #inFlight: (RingRequest | undefined)[];
   readonly #freeSlots: number[];
@@ -84,19 +79,12 @@ export class RingBackend implements IoBackend {
     return this.#bytesWritten;
   }
 
-  async open(path: string): Promise<IoFile> {
-    this.#assertOpen();
-    const file = await openDataFile(path);
-    if (this.#disposal !== undefined) {
-      await closeDataFile(file);
-      throw closedFailure();
-    }
-    this.#files.set(file, file);
-    return file;
+  open(path: string): Promise<IoFile> {
+    return this.#files.open(path);
   }
 
   async reserve(file: IoFile, byteLength: number): Promise<void> {
-    await reserveDataFile(this.#dataFile(file), byteLength);
+    await reserveDataFile(this.#files.of(file), byteLength);
   }
 
   read(file: IoFile, offset: number, target: Uint8Array<SharedArrayBuffer>): Promise<void> {
@@ -112,11 +100,10 @@ export class RingBackend implements IoBackend {
   }
 
   async close(file: IoFile): Promise<void> {
-    const dataFile = this.#dataFile(file);
+    const dataFile = this.#files.of(file);
     const used = this.#inFlight.some((request) => request?.file === dataFile);
     assert(!used, 'a file is closed after its requests', { path: file.path });
-    this.#files.delete(file);
-    await closeDataFile(dataFile);
+    await this.#files.close(file);
   }
 
   /** Rejects what waits for a slot, lets what is in the kernel end, closes files and ring. */
@@ -126,6 +113,7 @@ export class RingBackend implements IoBackend {
   }
 
   async #dispose(): Promise<void> {
+    this.#files.refuse();
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
       next.reject(closedFailure());
     }
@@ -133,9 +121,7 @@ export class RingBackend implements IoBackend {
       await new Promise<void>((resolve) => (this.#whenIdle = resolve));
     }
     this.#addon.asyncRingClose(this.#ring);
-    const files = [...this.#files.values()];
-    this.#files.clear();
-    for (const file of files) await closeDataFile(file);
+    await this.#files.closeAll();
   }
 
   // Not async: the request must be queued before the caller goes on, and errors of misuse too
@@ -147,8 +133,8 @@ export class RingBackend implements IoBackend {
     view: Uint8Array<SharedArrayBuffer>,
   ): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#assertOpen();
-      const file = this.#dataFile(ioFile);
+      this.#files.assertOpen();
+      const file = this.#files.of(ioFile);
       if (op !== 'flush') assertTransfer(file, offset, view);
       this.#waiting.push({ op, file, offset, view, resolve, reject });
       this.#scheduleSubmit();
@@ -213,15 +199,5 @@ export class RingBackend implements IoBackend {
       if (op === 'write') this.#bytesWritten += result;
       request.resolve();
     }
-  }
-
-  #assertOpen(): void {
-    if (this.#disposal !== undefined) throw closedFailure();
-  }
-
-  #dataFile(file: IoFile): DataFile {
-    const dataFile = this.#files.get(file);
-    assert(dataFile !== undefined, 'the file is open in this backend', { path: file.path });
-    return dataFile;
   }
 }

@@ -3,20 +3,14 @@
  *
  * Owns the files. A request holds its view.
  */
-import { assert } from '../../core/errors.js';
-import {
-  assertTransfer,
-  closeDataFile,
-  openDataFile,
-  reserveDataFile,
-  type DataFile,
-} from './data-file.js';
+import { assertTransfer, reserveDataFile, type DataFile } from './data-file.js';
 import type { IoBackend, IoFile } from './io-backend.js';
-import { closedFailure, shortFailure, systemFailure, type FailedRequest } from './io-failure.js';
+import { shortFailure, systemFailure, type FailedRequest } from './io-failure.js';
+import { OpenFiles } from './open-files.js';
 
 export class ThreadPoolBackend implements IoBackend {
   readonly kind = 'thread-pool';
-  readonly #files = new Map<IoFile, DataFile>();
+  readonly #files = new OpenFiles();
   readonly #running = new Set<Promise<void>>();
   #bytesRead = 0;
   #bytesWritten = 0;
@@ -30,19 +24,12 @@ export class ThreadPoolBackend implements IoBackend {
     return this.#bytesWritten;
   }
 
-  async open(path: string): Promise<IoFile> {
-    this.#assertOpen();
-    const file = await openDataFile(path);
-    if (this.#disposal !== undefined) {
-      await closeDataFile(file);
-      throw closedFailure();
-    }
-    this.#files.set(file, file);
-    return file;
+  open(path: string): Promise<IoFile> {
+    return this.#files.open(path);
   }
 
   async reserve(file: IoFile, byteLength: number): Promise<void> {
-    await this.#track(reserveDataFile(this.#dataFile(file), byteLength));
+    await this.#track(reserveDataFile(this.#files.of(file), byteLength));
   }
 
   async read(file: IoFile, offset: number, target: Uint8Array<SharedArrayBuffer>): Promise<void> {
@@ -56,7 +43,7 @@ export class ThreadPoolBackend implements IoBackend {
   }
 
   async flush(file: IoFile): Promise<void> {
-    const { handle, path } = this.#dataFile(file);
+    const { handle, path } = this.#files.of(file);
     const request = { op: 'flush', path, offset: 0, length: 0 } as const;
     await this.#track(
       handle.datasync().catch((error: unknown) => {
@@ -65,10 +52,8 @@ export class ThreadPoolBackend implements IoBackend {
     );
   }
 
-  async close(file: IoFile): Promise<void> {
-    const dataFile = this.#dataFile(file);
-    this.#files.delete(file);
-    await closeDataFile(dataFile);
+  close(file: IoFile): Promise<void> {
+    return this.#files.close(file);
   }
 
   /** Refuses new requests, lets running ones end, closes the files. */
@@ -78,10 +63,9 @@ export class ThreadPoolBackend implements IoBackend {
   }
 
   async #dispose(): Promise<void> {
+    this.#files.refuse();
     await Promise.allSettled(this.#running);
-    const files = [...this.#files.values()];
-    this.#files.clear();
-    for (const file of files) await closeDataFile(file);
+    await this.#files.closeAll();
   }
 
   /** Moves all of `view`, in as many calls as the system makes of it. */
@@ -91,8 +75,8 @@ export class ThreadPoolBackend implements IoBackend {
     offset: number,
     view: Uint8Array<SharedArrayBuffer>,
   ): Promise<void> {
-    this.#assertOpen();
-    const file = this.#dataFile(ioFile);
+    this.#files.assertOpen();
+    const file = this.#files.of(ioFile);
     assertTransfer(file, offset, view);
     const request: FailedRequest = { op, path: file.path, offset, length: view.byteLength };
     let done = 0;
@@ -111,16 +95,6 @@ export class ThreadPoolBackend implements IoBackend {
     } finally {
       this.#running.delete(request);
     }
-  }
-
-  #assertOpen(): void {
-    if (this.#disposal !== undefined) throw closedFailure();
-  }
-
-  #dataFile(file: IoFile): DataFile {
-    const dataFile = this.#files.get(file);
-    assert(dataFile !== undefined, 'the file is open in this backend', { path: file.path });
-    return dataFile;
   }
 }
 
