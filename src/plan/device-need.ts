@@ -140,42 +140,61 @@ export class DeviceNeed {
     );
   }
 
-  /** Whether activations pass from block to block on the device. */
-  get #carries(): boolean {
-    return this.slotCount === 1;
-  }
-
-  /** What an operation of the reverse pass leaves for the next one to free. */
-  #lingering(decisions: Decisions, index: number): number {
-    if (decisions.spillLag === 0) return 0;
-    const after = this.#gradients[index + 1];
-    if (after === undefined) return 0;
-    const activation = chargedBytes(this.slotBytes(index + 1));
-    return after.grads + (this.#carries ? 0 : 2 * activation);
-  }
-
   #blockTransient(decisions: Decisions, block: Block, index: number): number {
     const profile = profileAt(this.#input.profiles, index);
-    const { grads, largest } = this.#gradients[index]!;
-    const input = chargedBytes(this.slotBytes(index));
     const output = chargedBytes(profile.outputBytes);
     // An output (or a gradient) that only views what was fetched is copied.
     const copied = profile.forwardBytes < profile.outputBytes ? output : 0;
-    const held = copied + profile.widenedBytes;
-    const late = decisions.spillLag;
-    // Carried: the input, and with a lag the one before. Else outputs on their way to their home.
-    const forward = held + (this.#carries ? (1 + late) * input : late * output);
     const fetched = this.#packedBytes(decisions, index) + profile.rowBytes + profile.fieldBytes;
-    const evaluated = held + fetched + input;
-    const sums = this.slotCount > 1 ? grads : 0;
-    const adding = this.slotCount > 1 ? 2 * grads + largest + input : 0;
-    // The output's gradient, where it is not in the region; in the last block, its losses.
-    const reverse = held + output + Math.max(profile.reverseBytes + sums, adding);
+    const evaluated = fetched + this.#activation(index) + profile.forwardBytes;
+    // A step of one micro-batch carries its activations, also where more were planned for.
+    const carried = this.#carried(decisions, index);
+    const apart = this.slotCount > 1 ? this.#apart(decisions, index) : 0;
+    return copied + profile.widenedBytes + Math.max(evaluated, carried, apart);
+  }
+
+  /** Of a pass of one micro-batch, which hands activations from block to block on the device. */
+  #carried({ spillLag: late }: Decisions, index: number): number {
+    const { forwardBytes, reverseBytes, outputBytes } = profileAt(this.#input.profiles, index);
+    const input = this.#activation(index);
+    // Left for the next operation to free: the input before, and gradients of the pass before.
+    const before = late * Math.max(this.#activation(index - 1), index === 0 ? this.#own(0) : 0);
+    // The output's gradient; in the last block, whose input is still there, its losses.
+    const output = chargedBytes(outputBytes);
+    const lingering = this.#isLast(index) ? input + before : late * this.#own(index + 1);
+    return Math.max(input + before + forwardBytes, output + lingering + reverseBytes);
+  }
+
+  /** Of several micro-batches one after the other, whose activations wait in places of their own. */
+  #apart({ spillLag: late }: Decisions, index: number): number {
+    const { forwardBytes, reverseBytes, outputBytes } = profileAt(this.#input.profiles, index);
+    const { grads, largest } = this.#gradients[index]!;
+    const input = this.#activation(index);
+    const output = chargedBytes(outputBytes);
+    // On their way to their places: what the micro-batch before left, or the block before.
+    const own = index === 0 ? this.#own(0) : input;
+    const before = this.#isLast(index) ? input : this.#own(index + 1) + this.#activation(index + 1);
+    const adding = 2 * grads + largest + input;
     return Math.max(
-      forward + profile.forwardBytes,
-      evaluated + profile.forwardBytes,
-      reverse + this.#lingering(decisions, index),
+      late * Math.max(input, output) + forwardBytes,
+      output + late * Math.max(own, before) + Math.max(reverseBytes + grads, adding),
     );
+  }
+
+  /** Bytes of the input of a block on the device; 0 where there is none. */
+  #activation(index: number): number {
+    return chargedBytes(this.slotBytes(index));
+  }
+
+  /** Gradients that a block's reverse pass leaves, to be written. */
+  #own(index: number): number {
+    const { blocks, profiles } = this.#input;
+    const rows = blocks[index]?.kind === 'row' ? profileAt(profiles, index).rowBytes : 0;
+    return rows + this.#gradients[index]!.grads;
+  }
+
+  #isLast(index: number): boolean {
+    return index === this.#input.blocks.length - 1;
   }
 
   #tiledTransient(decisions: Decisions, index: number): number {
@@ -194,7 +213,9 @@ export class DeviceNeed {
     // From the second tile on, its part of the gradient is added to that of the tiles before.
     const rows = this.#input.layout.params.get(block.tiledParam)?.spec.shape[0] ?? 0;
     const adding = rows > block.tileRows ? tiled.tileBytes + 2 * tiled.preparedBytes : 0;
-    const carried = this.#carries ? (1 + late) * input : late * 2 * input;
+    const before = this.#activation(index - 1);
+    // Its input, or what a pass before left of it; what the block before left.
+    const carried = Math.max(input + late * before, late * (grads + input));
     const fetched = this.#packedBytes(decisions, index) + profile.fieldBytes + tiled.tileBytes;
     const evaluated = fetched + input;
     return (
