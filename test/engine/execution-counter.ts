@@ -8,14 +8,16 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { vi } from 'vitest';
-import { LINKS, type Link, type Tier } from '../../core/types.js';
+import { LINKS, NORM_LEAF_ELEMENTS, type Link, type Tier } from '../../core/types.js';
 import { ComputeRunner } from '../../src/engine/compute-runner.js';
 import type { Engine } from '../../src/engine/engine.js';
+import { ParameterLoader } from '../../src/engine/parameter-loader.js';
 import { ShardUpdates } from '../../src/engine/shard-updates.js';
 import type { Span } from '../../src/engine/step-executor.js';
 import { StepTransfers } from '../../src/engine/step-transfers.js';
-import type { MicroBatch } from '../../src/model/block.js';
+import type { MicroBatch, Model } from '../../src/model/block.js';
 import { OptimizerPool } from '../../src/optim/optimizer-pool.js';
+import { layoutParameters, type ParameterLayout } from '../../src/plan/parameter-layout.js';
 import { PHASES, type Action, type Operation, type Phase } from '../../src/plan/step-plan.js';
 import { NativeDevice } from '../../tiers/device/native/native-device.js';
 import { createIoBackend } from '../../tiers/nvme/create-io-backend.js';
@@ -60,8 +62,9 @@ function originalOf<T, K extends keyof T>(prototype: T, name: K): T[K] {
   return prototype[name];
 }
 
-/** What an asynchronous context works for: an operation of a step, or a plan on the meta device. */
-type Purpose = Pick<Operation, 'phase' | 'action'> | 'planning';
+/** What an asynchronous context works for: an operation of a step, a plan on the meta device, or rows
+ * of a table that lives on the device, which pass through the host's memory on their way. */
+type Purpose = Pick<Operation, 'phase' | 'action'> | 'planning' | 'device to device';
 
 /** Counts what one engine on the native device does that is created while this is installed. */
 export class ExecutionCounter {
@@ -72,11 +75,17 @@ export class ExecutionCounter {
   readonly #operations = new Map<Action, Operation>();
   /** Memory of the device that the CPU addresses. */
   readonly #deviceMemory = new Set<ArrayBufferLike>();
+  readonly #layout: ParameterLayout;
+  #engine: Engine | undefined;
   #device: NativeDevice | undefined;
 
+  private constructor(layout: ParameterLayout) {
+    this.#layout = layout;
+  }
+
   /** `vi.restoreAllMocks` ends it. */
-  static install(): ExecutionCounter {
-    const counter = new ExecutionCounter();
+  static install({ blocks }: Model): ExecutionCounter {
+    const counter = new ExecutionCounter(layoutParameters(blocks, NORM_LEAF_ELEMENTS));
     counter.#followOperations();
     const create = NativeDevice.create.bind(NativeDevice);
     vi.spyOn(NativeDevice, 'create').mockImplementation((options) =>
@@ -97,6 +106,7 @@ export class ExecutionCounter {
 
   /** A step over these micro-batches is about to begin. */
   async announce(engine: Engine, batches: readonly MicroBatch[]): Promise<void> {
+    this.#engine = engine;
     const { operations } = engine.stepPlan(batches);
     for (const operation of operations) {
       this.#operations.set(operation.action, operation);
@@ -140,7 +150,7 @@ export class ExecutionCounter {
   #count(link: Link, bytes: number): void {
     const purpose = this.#purpose.getStore();
     // Without one: loading, evaluating, reading.
-    if (purpose !== undefined && purpose !== 'planning') this.#executed.add(purpose, link, bytes);
+    if (typeof purpose === 'object') this.#executed.add(purpose, link, bytes);
   }
 
   #countUpload(source: ArrayBufferView): void {
@@ -199,6 +209,16 @@ export class ExecutionCounter {
       ...args
     ) {
       return purpose.run(operations.get(args[0])!, () => transfer.apply(this, args));
+    });
+    const fetchRows = originalOf(ParameterLoader.prototype, 'fetchRows');
+    const isOnDevice = (name: string): boolean =>
+      this.#engine!.plan.homes[this.#layout.params.get(name)!.group]!.param === 'device';
+    vi.spyOn(ParameterLoader.prototype, 'fetchRows').mockImplementation(function (
+      this: ParameterLoader,
+      ...args
+    ) {
+      const run = () => fetchRows.apply(this, args);
+      return isOnDevice(args[0]) ? purpose.run('device to device', run) : run();
     });
     const update = originalOf(ShardUpdates.prototype, 'update');
     vi.spyOn(ShardUpdates.prototype, 'update').mockImplementation(function (

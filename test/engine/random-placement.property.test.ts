@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { TIERS } from '../../core/types.js';
 import { Engine } from '../../src/engine/engine.js';
 import type { EngineOptions } from '../../src/engine/engine-options.js';
+import type { Model } from '../../src/model/block.js';
 import { ExecutionCounter } from './execution-counter.js';
 import { DEVICES } from './run-engine.js';
 import { buildBatch, buildModel, randomModel, type RandomModel } from './random-model.js';
@@ -97,9 +98,10 @@ const between = (min: number, max: number, part: number): number =>
 
 /** All that a run shows: losses, norms, an evaluation, weights. */
 async function record(one: Case, options: Partial<EngineOptions>): Promise<unknown> {
-  const counter = options.device === 'native' ? ExecutionCounter.install() : undefined;
+  const model = buildModel(one.model);
+  const counter = options.device === 'native' ? ExecutionCounter.install(model) : undefined;
   try {
-    return await recordCounted(one, options, counter);
+    return await recordCounted(one, model, options, counter);
   } finally {
     vi.restoreAllMocks();
   }
@@ -107,12 +109,12 @@ async function record(one: Case, options: Partial<EngineOptions>): Promise<unkno
 
 async function recordCounted(
   one: Case,
+  model: Model,
   options: Partial<EngineOptions>,
   counter: ExecutionCounter | undefined,
 ): Promise<unknown> {
   const { model: random, shared, microBatches } = one;
   const { clip, ...common } = shared;
-  const model = buildModel(random);
   const engine: Engine = await Engine.create({
     model,
     exampleBatch: buildBatch(random, random.batchSize, random.length, 0),
