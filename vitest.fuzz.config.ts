@@ -7,7 +7,10 @@ import { defineConfig } from 'vitest/config';
  */
 export default defineConfig({
   test: {
-    include: ['test/fuzz/**/*.test.ts', 'test/engine/{random-placement,device-bound}.property.test.ts'],
+    include: [
+      'test/fuzz/**/*.test.ts',
+      'test/engine/{random-placement,device-bound}.property.test.ts',
+    ],
     env: {
       SPILLWAY_FUZZ_RUNS: process.env['SPILLWAY_FUZZ_RUNS'] ?? '100000',
       SPILLWAY_PLACEMENT_SECONDS: process.env['SPILLWAY_PLACEMENT_SECONDS'] ?? '60',
