@@ -6,9 +6,9 @@
  * where inactive page cache does not count as use (the kernel takes it back first). Elsewhere the
  * operating system's free memory.
  */
-import { readFileSync } from 'node:fs';
 import { freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
+import { textOfFile } from '../../core/text-of-file.js';
 
 /** Bytes. */
 export interface MemoryLimits {
@@ -27,7 +27,7 @@ interface GroupLimit {
 
 /** @param root folder that holds `proc` and `sys`; tests pass another one */
 export function readMemoryLimits(root = '/'): MemoryLimits {
-  const meminfo = readText(join(root, 'proc/meminfo'));
+  const meminfo = textOfFile(join(root, 'proc/meminfo'));
   const totalBytes = kibibytes(meminfo, 'MemTotal') ?? totalmem();
   let availableBytes = kibibytes(meminfo, 'MemAvailable') ?? freemem();
   let containerLimitBytes: number | undefined;
@@ -40,7 +40,7 @@ export function readMemoryLimits(root = '/'): MemoryLimits {
 }
 
 function groupLimits(root: string): GroupLimit[] {
-  const lines = (readText(join(root, 'proc/self/cgroup')) ?? '').split('\n');
+  const lines = (textOfFile(join(root, 'proc/self/cgroup')) ?? '').split('\n');
   const limits: GroupLimit[] = [];
   for (const line of lines) {
     const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
@@ -75,10 +75,10 @@ function limitOf(
   [limitFile, usageFile, cacheField]: readonly [string, string, string],
 ): GroupLimit[] {
   const folder = join(root, 'sys/fs/cgroup', mount, group);
-  const limitBytes = Number.parseInt(readText(join(folder, limitFile)) ?? '', 10);
+  const limitBytes = Number.parseInt(textOfFile(join(folder, limitFile)) ?? '', 10);
   if (!Number.isFinite(limitBytes)) return [];
-  const usage = Number.parseInt(readText(join(folder, usageFile)) ?? '0', 10);
-  const stat = readText(join(folder, 'memory.stat')) ?? '';
+  const usage = Number.parseInt(textOfFile(join(folder, usageFile)) ?? '0', 10);
+  const stat = textOfFile(join(folder, 'memory.stat')) ?? '';
   const cache = Number(new RegExp(`^${cacheField} (\\d+)$`, 'm').exec(stat)?.[1] ?? 0);
   const used = Math.max(0, usage - cache);
   return [{ limitBytes, availableBytes: Math.max(0, limitBytes - used) }];
@@ -87,12 +87,4 @@ function limitOf(
 function kibibytes(meminfo: string | undefined, field: string): number | undefined {
   const match = new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(meminfo ?? '');
   return match === null ? undefined : Number(match[1]) * 1024;
-}
-
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
 }

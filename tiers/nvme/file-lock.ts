@@ -6,10 +6,11 @@
  * is done, so whoever gets the lock finds a quiet file. A lock file cannot promise that: its
  * holder's death is noticed by process id, and its writes are synchronous only to the page cache.
  */
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { randomUUID } from 'node:crypto';
 
 import { SpillwayError } from '../../core/errors.js';
+import { textOfFile } from '../../core/text-of-file.js';
 import { native } from '../native/binding.js';
 import { errnoName } from './io-failure.js';
 
@@ -51,15 +52,15 @@ export function lockByFile(path: string): FileLock {
   }
   return {
     release: () => {
-      if (readIfThere(lockPath) === content) rmSync(lockPath, { force: true });
+      if (textOfFile(lockPath) === content) rmSync(lockPath, { force: true });
     },
   };
 }
 
 /** Removes the lock file of a dead process. @throws STORE_LOCKED when its holder lives */
 function breakStaleLock(path: string, lockPath: string): void {
-  const found = readIfThere(lockPath);
-  if (found === undefined) return;
+  const found = textOfFile(lockPath);
+  if (found === undefined) return; // Released between two looks.
   const pid = Number.parseInt(found, 10);
   if (!Number.isInteger(pid) || isAlive(pid)) throw lockedFailure(path, { lockPath, pid: found });
   // Two processes may find the same stale lock: only the one that can rename it away goes on, and
@@ -70,7 +71,7 @@ function breakStaleLock(path: string, lockPath: string): void {
   } catch {
     return; // Gone meanwhile; the exclusive creation decides.
   }
-  const taken = readIfThere(aside);
+  const taken = textOfFile(aside);
   if (taken !== found) {
     if (taken !== undefined) createExclusively(lockPath, taken);
     rmSync(aside, { force: true });
@@ -87,14 +88,6 @@ function createExclusively(path: string, content: string): boolean {
     if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false;
     const message = 'cannot create the lock file; use another nvme_path';
     throw new SpillwayError('PATH_UNWRITABLE', message, { path }, error);
-  }
-}
-
-function readIfThere(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined; // Released between two looks.
   }
 }
 

@@ -1,8 +1,8 @@
 /**
  * @file Main memory: size, container limits, locked memory, huge pages.
  */
-import { readFileSync } from 'node:fs';
 import { formatBytes } from '../../../core/bytes.js';
+import { textOfFile } from '../../../core/text-of-file.js';
 import { readMemoryLimits } from '../../config/memory-limits.js';
 import { resolveBudgets } from '../../config/resolve-budgets.js';
 import type { Check } from './check.js';
@@ -39,7 +39,7 @@ export function checkMemory(): Check {
 const USEFUL_MEMLOCK_BYTES = 64 * 2 ** 20;
 
 /** @param limits text of /proc/self/limits */
-export function checkMemlock(limits = readText('/proc/self/limits')): Check {
+export function checkMemlock(limits = textOfFile('/proc/self/limits')): Check {
   const soft = /^Max locked memory\s+(\d+|unlimited)/m.exec(limits ?? '')?.[1];
   const bytes = soft === undefined || soft === 'unlimited' ? null : Number(soft);
   const ok = soft === 'unlimited' || (bytes !== null && bytes >= USEFUL_MEMLOCK_BYTES);
@@ -57,7 +57,7 @@ export function checkMemlock(limits = readText('/proc/self/limits')): Check {
 
 /** @param enabled text of /sys/kernel/mm/transparent_hugepage/enabled */
 export function checkHugePages(
-  enabled = readText('/sys/kernel/mm/transparent_hugepage/enabled'),
+  enabled = textOfFile('/sys/kernel/mm/transparent_hugepage/enabled'),
 ): Check {
   const mode = /\[(\w+)\]/.exec(enabled ?? '')?.[1] ?? null;
   const ok = mode === 'always' || mode === 'madvise';
@@ -70,12 +70,4 @@ export function checkHugePages(
       : 'about half of the O_DIRECT throughput; write madvise to /sys/kernel/mm/transparent_hugepage/enabled',
     facts: { mode },
   };
-}
-
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
 }
