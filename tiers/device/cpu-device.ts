@@ -27,6 +27,7 @@ import {
   withPayer,
   type CpuBackend,
 } from './cpu-backend.js';
+import { assertDownload, assertFills } from './check-transfer.js';
 import { CpuUpload } from './cpu-upload.js';
 import { DataAccount } from './data-account.js';
 import { decodeElements } from './decode-elements.js';
@@ -161,7 +162,7 @@ export class CpuDevice implements Device {
     label: string,
   ): Promise<Tensor> {
     this.#assertOpen();
-    assertSize(data.length, shape);
+    assertFills(data.length, shape);
     const buffer = this.#account.allocate(data.byteLength, label);
     try {
       const isInt32 = data instanceof Int32Array;
@@ -180,18 +181,13 @@ export class CpuDevice implements Device {
     this.#assertOpen();
     assert(bytes.byteOffset % 4 === 0 && bytes.byteLength % 4 === 0, 'aliased bytes are float32');
     const values = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
-    assertSize(values.length, shape);
+    assertFills(values.length, shape);
     return this.#makeTensor(values, shape, 'float32');
   }
 
   async download(tensor: Tensor, offset: number, target: Float32Array): Promise<void> {
     this.#assertOpen();
-    assert(tensor.dtype === 'float32' && !tensor.isDisposed, 'a live float32 tensor is downloaded');
-    assert(offset >= 0 && offset + target.length <= tensor.size, 'the range lies in the tensor', {
-      offset,
-      length: target.length,
-      tensorLength: tensor.size,
-    });
+    assertDownload(tensor, offset, target.length);
     const values = this.run(() => this.#backend.readSync(tensor.dataId)) as Float32Array;
     target.set(values.subarray(offset, offset + target.length));
     this.#downloadedBytes += target.byteLength;
@@ -230,11 +226,4 @@ function emptyRegion(): DeviceRegion {
     view: refuse,
     dispose: () => undefined,
   };
-}
-
-function assertSize(length: number, shape: readonly number[]): void {
-  assert(length === tf.util.sizeFromShape([...shape]), 'the data fill the shape', {
-    length,
-    shape: `[${shape.join(', ')}]`,
-  });
 }

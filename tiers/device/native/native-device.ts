@@ -17,6 +17,7 @@ import { IO_ALIGNMENT, elementBytes } from '../../../core/types.js';
 import { native } from '../../native/binding.js';
 import { withBackend } from '../backend-scope.js';
 import type { ByteLedger } from '../byte-ledger.js';
+import { assertDownload, assertFills } from '../check-transfer.js';
 import type { DeviceOptions } from '../cpu-device.js';
 import type {
   Device,
@@ -199,7 +200,7 @@ export class NativeDevice implements Device {
     label: string,
   ): Promise<Tensor> {
     this.#assertOpen();
-    assertSize(data.length, shape);
+    assertFills(data.length, shape);
     const { arena, queues } = this.#backend;
     const storage = arena.allocate(data.byteLength, UPLOAD, label);
     const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
@@ -213,19 +214,14 @@ export class NativeDevice implements Device {
   alias(bytes: Uint8Array<SharedArrayBuffer>, shape: readonly number[]): Tensor {
     this.#assertOpen();
     assert(bytes.byteOffset % 4 === 0 && bytes.byteLength % 4 === 0, 'aliased bytes are float32');
-    assertSize(bytes.byteLength / 4, shape);
+    assertFills(bytes.byteLength / 4, shape);
     const address = native()!.slabAddress(bytes);
     return this.#makeTensor(this.#backend.arena.borrow(address), shape, 'float32');
   }
 
   async download(tensor: Tensor, offset: number, target: Float32Array): Promise<void> {
     this.#assertOpen();
-    assert(tensor.dtype === 'float32' && !tensor.isDisposed, 'a live float32 tensor is downloaded');
-    assert(offset >= 0 && offset + target.length <= tensor.size, 'the range lies in the tensor', {
-      offset,
-      length: target.length,
-      tensorLength: tensor.size,
-    });
+    assertDownload(tensor, offset, target.length);
     this.#downloadedBytes += target.byteLength;
     await this.#backend.download(tensor.dataId, offset, target);
   }
@@ -280,11 +276,4 @@ export class NativeDevice implements Device {
     if (this.#disposed === undefined) return;
     throw new SpillwayError('ENGINE_CLOSED', 'the device was disposed; create another one');
   }
-}
-
-function assertSize(length: number, shape: readonly number[]): void {
-  assert(length === tf.util.sizeFromShape([...shape]), 'the data fill the shape', {
-    length,
-    shape: `[${shape.join(', ')}]`,
-  });
 }
