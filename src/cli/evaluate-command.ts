@@ -2,11 +2,10 @@
  * @file `spillway evaluate`: from arguments to a loss on standard output.
  */
 import { formatBytes } from '../../core/bytes.js';
-import { SpillwayError } from '../../core/errors.js';
 import { TIERS } from '../../core/types.js';
 import { loadConfig } from '../config/load-config.js';
-import { parseFlags } from '../config/parse-flags.js';
 import type { EvaluateReport } from '../train/run-evaluate.js';
+import { configArguments } from './config-arguments.js';
 import { DeferredLogger } from './deferred-logger.js';
 import { setErrorFormat } from './error-format.js';
 import { openLogger } from './reporters/run-output.js';
@@ -30,17 +29,10 @@ export async function runEvaluateCommand(
 ): Promise<number> {
   const { json = false } = options;
   const print = options.print ?? ((line: string) => void process.stdout.write(`${line}\n`));
-  const { values: flags, positionals } = parseFlags(args);
-  if (positionals.length > 1) {
-    throw new SpillwayError(
-      'USAGE_INVALID',
-      `evaluate takes one configuration file, not ${positionals.length}; see spillway evaluate --help`,
-      { arguments: positionals },
-    );
-  }
+  const given = configArguments('evaluate', args);
   const notes = new DeferredLogger();
   const required = ['model_name_or_path'] as const;
-  const config = await loadConfig({ file: positionals[0], flags, required, logger: notes });
+  const config = await loadConfig({ ...given, required, logger: notes });
   setErrorFormat(json ? 'json' : config.logFormat);
   const logger = await openLogger(config.logFormat);
   notes.flushTo(logger);

@@ -3,9 +3,9 @@
  */
 import { SpillwayError } from '../../core/errors.js';
 import { loadConfig } from '../config/load-config.js';
-import { parseFlags } from '../config/parse-flags.js';
 import { renderPlanTable } from './plan-table.js';
 import { openLogger } from './reporters/run-output.js';
+import { configArguments } from './config-arguments.js';
 import { DeferredLogger } from './deferred-logger.js';
 import { errorFormat, setErrorFormat } from './error-format.js';
 
@@ -26,21 +26,13 @@ export async function runPlanCommand(
   args: readonly string[],
   { json = false, drive_tbw: driveText }: PlanCommandOptions = {},
 ): Promise<string> {
-  const { values, positionals } = parseFlags(args);
-  if (positionals.length > 1) {
-    throw new SpillwayError(
-      'USAGE_INVALID',
-      `plan takes one configuration file, not ${positionals.length}; see spillway plan --help`,
-      { arguments: positionals },
-    );
-  }
+  const given = configArguments('plan', args);
   const driveTerabytes = driveText === undefined ? undefined : parseTerabytes(driveText);
   const notes = new DeferredLogger();
   let noteFormat = errorFormat();
   try {
     const config = await loadConfig({
-      file: positionals[0],
-      flags: values,
+      ...given,
       required: ['model_name_or_path'],
       logger: notes,
     });

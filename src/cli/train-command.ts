@@ -1,10 +1,9 @@
 /**
  * @file `spillway train`: from arguments to a run, and from Ctrl-C to an orderly stop.
  */
-import { SpillwayError } from '../../core/errors.js';
 import { loadConfig, type ConfigInput } from '../config/load-config.js';
-import { parseFlags } from '../config/parse-flags.js';
 import type { TrainConfig } from '../config/train-config.js';
+import { configArguments } from './config-arguments.js';
 import { DeferredLogger } from './deferred-logger.js';
 import { errorFormat, setErrorFormat } from './error-format.js';
 import { openLogger, openRunOutput } from './reporters/run-output.js';
@@ -28,16 +27,9 @@ export async function runTrainCommand(
   args: readonly string[],
   { json = false }: TrainCommandOptions = {},
 ): Promise<number> {
-  const { values, positionals } = parseFlags(args);
-  if (positionals.length > 1) {
-    throw new SpillwayError(
-      'USAGE_INVALID',
-      `train takes one configuration file, not ${positionals.length}; see spillway train --help`,
-      { arguments: positionals },
-    );
-  }
+  const given = configArguments('train', args);
   const notes = new DeferredLogger();
-  const config = await configure({ file: positionals[0], flags: values, logger: notes }, notes);
+  const config = await configure({ ...given, logger: notes }, notes);
   const { logFormat, disableTqdm } = config;
   setErrorFormat(json ? 'json' : logFormat);
   // The engine and tfjs load only when a run starts.

@@ -1,9 +1,8 @@
 /**
  * @file `spillway tune`: measures this machine, so that plans predict by its own figures.
  */
-import { SpillwayError } from '../../core/errors.js';
 import { loadConfig } from '../config/load-config.js';
-import { parseFlags } from '../config/parse-flags.js';
+import { configArguments } from './config-arguments.js';
 import { DeferredLogger } from './deferred-logger.js';
 import { errorFormat, setErrorFormat } from './error-format.js';
 import { openLogger } from './reporters/run-output.js';
@@ -24,20 +23,12 @@ export async function runTuneCommand(
   args: readonly string[],
   { json = false }: TuneCommandOptions = {},
 ): Promise<string> {
-  const { values, positionals } = parseFlags(args);
-  if (positionals.length > 1) {
-    throw new SpillwayError(
-      'USAGE_INVALID',
-      `tune takes one configuration file, not ${positionals.length}; see spillway tune --help`,
-      { arguments: positionals },
-    );
-  }
+  const given = configArguments('tune', args);
   const notes = new DeferredLogger();
   let noteFormat = errorFormat();
   try {
     const config = await loadConfig({
-      file: positionals[0],
-      flags: values,
+      ...given,
       required: [],
       logger: notes,
     });
