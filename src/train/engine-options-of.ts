@@ -3,10 +3,11 @@
  */
 import type { TrainConfig } from '../config/train-config.js';
 import type { EngineOptions } from '../engine/engine-options.js';
+import type { InferenceOptions } from '../engine/inference-options.js';
 import type { Throttles } from '../engine/link-turns.js';
 
-/** Every option that the configuration decides. */
-export function engineOptionsOf(config: TrainConfig) {
+/** The options of engines of all kinds. */
+export function resourceOptionsOf(config: TrainConfig) {
   return {
     device: config.device,
     deviceMemory: config.deviceMemory,
@@ -15,8 +16,16 @@ export function engineOptionsOf(config: TrainConfig) {
     nvmePath: config.nvmePath,
     dtype: config.dtype,
     offloadParam: config.offloadParam.device,
-    offloadOptimizer: config.offloadOptimizer.device,
     subGroupSize: config.subGroupSize,
+    seed: config.seed,
+  } satisfies Partial<EngineOptions> & Partial<InferenceOptions>;
+}
+
+/** Every option of a training engine that the configuration decides. */
+export function engineOptionsOf(config: TrainConfig) {
+  return {
+    ...resourceOptionsOf(config),
+    offloadOptimizer: config.offloadOptimizer.device,
     microBatchOrder: config.microBatchOrder,
     gradientAccumulationSteps: config.gradientAccumulationSteps,
     optimizer: {
@@ -29,7 +38,6 @@ export function engineOptionsOf(config: TrainConfig) {
     },
     optimizerWorkers: config.optimizerWorkers,
     execution: { throttles: throttlesOf(config) },
-    seed: config.seed,
   } satisfies Partial<EngineOptions>;
 }
 

@@ -12,6 +12,7 @@ import { loadDataset, loadDatasets } from '../data/load-dataset.js';
 import type { TokenDataset } from '../data/token-dataset.js';
 import { InferenceEngine } from '../engine/inference-engine.js';
 import { dataOptionsOf } from './data-options.js';
+import { resourceOptionsOf } from './engine-options-of.js';
 import { evaluateDataset, type Evaluation, type EvaluationOptions } from './evaluate-dataset.js';
 
 /** Rows per micro-batch where the configuration names none; transformers' default. */
@@ -88,15 +89,7 @@ function createEngine(
   return InferenceEngine.create({
     model,
     exampleBatch: exampleBatchOf([dataset], Math.min(batchSize, dataset.length), lengthLimits),
-    device: config.device,
-    deviceMemory: config.deviceMemory,
-    hostMemory: config.hostMemory,
-    nvmeMemory: config.nvmeMemory,
-    nvmePath: config.nvmePath,
-    dtype: config.dtype,
-    offloadParam: config.offloadParam.device,
-    subGroupSize: config.subGroupSize,
-    seed: config.seed,
+    ...resourceOptionsOf(config),
     logger,
   });
 }
