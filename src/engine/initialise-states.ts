@@ -2,8 +2,9 @@
  * @file Fills all training state before the first step: parameters from their sources, moments from
  * an earlier run or with zeros, gradients with zeros.
  *
- * Everything streams in pieces of one chunk, whatever the size of a tensor. Every region on NVMe is
- * written whole, so that later writes meet allocated blocks.
+ * Everything streams in pieces of one chunk, whatever the size of a tensor: one is read while the
+ * one before is written. Every region on NVMe is written whole, so that later writes meet allocated
+ * blocks.
  */
 import { SpillwayError, assert } from '../../core/errors.js';
 import { CHUNK_ELEMENTS, elementBytes, type StateName } from '../../core/types.js';
@@ -14,6 +15,8 @@ import type { ParameterGroup, Shard } from '../plan/parameter-layout.js';
 import { stateType, statesOf } from '../plan/placement.js';
 import type { InitialState } from './engine-options.js';
 import type { ParameterStore } from './parameter-store.js';
+import { PiecesBehind, type PieceBuffers } from './pieces-behind.js';
+import { zeroState } from './zero-state.js';
 
 /**
  * Fills `store`.
@@ -29,12 +32,15 @@ export async function initialiseStates(
   model: Model,
   initial: InitialState | undefined,
 ): Promise<void> {
-  for (const group of store.layout.groups) {
-    const sources = new Map<ParamName, TensorSource>();
-    for (const { spec } of group.params) sources.set(spec.name, await sourceOf(model, spec));
-    const filler = new GroupFiller(store, tiers, group, sources, initial);
-    for (const shard of group.shards) await filler.fill(shard);
-  }
+  const pieces = new PiecesBehind();
+  await pieces.use(async () => {
+    for (const group of store.layout.groups) {
+      const sources = new Map<ParamName, TensorSource>();
+      for (const { spec } of group.params) sources.set(spec.name, await sourceOf(model, spec));
+      const filler = new GroupFiller({ store, tiers, group, sources, initial, pieces });
+      for (const shard of group.shards) await filler.fill(shard);
+    }
+  });
 }
 
 async function sourceOf(model: Model, spec: ParamSpec): Promise<TensorSource> {
@@ -53,79 +59,82 @@ interface Piece {
   readonly length: number;
 }
 
-class GroupFiller {
-  readonly #store: ParameterStore;
-  readonly #tiers: TierManager;
-  readonly #group: ParameterGroup;
-  readonly #sources: ReadonlyMap<ParamName, TensorSource>;
-  readonly #initial: InitialState | undefined;
+interface FillerParts {
+  readonly store: ParameterStore;
+  readonly tiers: TierManager;
+  readonly group: ParameterGroup;
+  readonly sources: ReadonlyMap<ParamName, TensorSource>;
+  readonly initial: InitialState | undefined;
+  readonly pieces: PiecesBehind;
+}
 
-  constructor(
-    store: ParameterStore,
-    tiers: TierManager,
-    group: ParameterGroup,
-    sources: ReadonlyMap<ParamName, TensorSource>,
-    initial: InitialState | undefined,
-  ) {
-    this.#store = store;
-    this.#tiers = tiers;
-    this.#group = group;
-    this.#sources = sources;
-    this.#initial = initial;
+class GroupFiller {
+  readonly #parts: FillerParts;
+  readonly #states: readonly StateName[];
+
+  constructor(parts: FillerParts) {
+    this.#parts = parts;
+    this.#states = statesOf(parts.group, parts.store.dtype);
   }
 
   async fill(shard: Shard): Promise<void> {
-    const states = statesOf(this.#group, this.#store.dtype);
+    const { initial, pieces, store, tiers } = this.#parts;
     for (let start = 0; start < shard.length; start += CHUNK_ELEMENTS) {
       const piece = { shard, start, length: Math.min(CHUNK_ELEMENTS, shard.length - start) };
-      await this.#fillWeights(piece);
-      if (this.#initial !== undefined) await this.#fillMoments(piece, states, this.#initial);
+      const buffers = await pieces.next();
+      const values = await this.#readWeights(piece, buffers);
+      if (initial !== undefined) await this.#readMoments(piece, initial, buffers, values);
+      buffers.release([...values].map(([state, some]) => this.#write(piece, state, some)));
     }
-    for (const state of states) {
+    for (const state of this.#states) {
       const isMoment = state === 'exp_avg' || state === 'exp_avg_sq';
-      if (state === 'grad' || (isMoment && this.#initial === undefined)) {
-        await this.#write({ shard, start: 0, length: shard.length }, state, undefined);
+      if (state === 'grad' || (isMoment && initial === undefined)) {
+        await zeroState(store.location(shard, state), tiers);
       }
     }
   }
 
-  async #fillMoments(
+  async #readMoments(
     piece: Piece,
-    states: readonly StateName[],
     initial: InitialState,
+    { moments }: PieceBuffers,
+    values: Map<StateName, Float32Array | Uint16Array>,
   ): Promise<void> {
-    for (const state of states) {
+    for (const state of this.#states) {
       if (state !== 'exp_avg' && state !== 'exp_avg_sq') continue;
-      const values = new Float32Array(piece.length);
+      const moment = moments[state].subarray(0, piece.length);
       await this.#visit(piece, (name, offset, from, to) =>
-        initial.readMoment(name, state, offset, values.subarray(from, to)),
+        initial.readMoment(name, state, offset, moment.subarray(from, to)),
       );
-      await this.#write(piece, state, values);
+      values.set(state, moment);
     }
   }
 
   // The staging pool's own buffers would wait for themselves inside `write`, so pieces are read
   // into memory of their own; this happens only while the engine is created.
-  async #fillWeights(piece: Piece): Promise<void> {
-    const { length } = piece;
-    const master = new Float32Array(length);
+  async #readWeights(
+    piece: Piece,
+    buffers: PieceBuffers,
+  ): Promise<Map<StateName, Float32Array | Uint16Array>> {
+    const { group, sources, store } = this.#parts;
+    const master = buffers.master.subarray(0, piece.length);
     await this.#visit(piece, (name, offset, from, to) => {
-      const source = this.#sources.get(name);
+      const source = sources.get(name);
       assert(source !== undefined, 'every parameter has a source');
       return source.read(offset, master.subarray(from, to));
     });
-    if (this.#store.dtype === 'float32') return this.#write(piece, 'param', master);
-    const param = new Uint16Array(length);
-    if (this.#group.trainable) {
-      const masterLow = new Uint16Array(length);
-      await this.#splitMaster(piece, master, param, masterLow);
-      // In inference the weights are rounded as in training, and the rest of the master is dropped.
-      const states = statesOf(this.#group, this.#store.dtype);
-      if (states.includes('master_lo')) await this.#write(piece, 'master_lo', masterLow);
-    } else {
+    if (store.dtype === 'float32') return new Map([['param', master]]);
+    const param = buffers.param.subarray(0, piece.length);
+    const values = new Map<StateName, Float32Array | Uint16Array>([['param', param]]);
+    if (!group.trainable) {
       kernels().f32ToBf16(master, param);
+      return values;
     }
-    await this.#write(piece, 'param', param);
+    const masterLow = buffers.masterLow.subarray(0, piece.length);
+    await this.#splitMaster(piece, master, param, masterLow);
+    // In inference the weights are rounded as in training, and the rest of the master is dropped.
+    if (this.#states.includes('master_lo')) values.set('master_lo', masterLow);
+    return values;
   }
 
   async #splitMaster(
@@ -134,7 +143,7 @@ class GroupFiller {
     param: Uint16Array,
     masterLow: Uint16Array,
   ): Promise<void> {
-    const initial = this.#initial;
+    const { initial } = this.#parts;
     if (initial === undefined) {
       kernels().splitMaster(master, param, masterLow);
       return;
@@ -151,29 +160,24 @@ class GroupFiller {
     read: (name: ParamName, offset: number, from: number, to: number) => Promise<void> | void,
   ): Promise<void> {
     const first = shard.start + start;
-    for (const { spec, offset, length: paramLength } of this.#group.params) {
+    for (const { spec, offset, length: paramLength } of this.#parts.group.params) {
       const from = Math.max(first, offset);
       const to = Math.min(first + length, offset + paramLength);
       if (from < to) await read(spec.name, from - offset, from - first, to - first);
     }
   }
 
-  /** Writes `values`, or zeros. */
   async #write(
     { shard, start, length }: Piece,
     state: StateName,
-    values: Float32Array | Uint16Array | undefined,
+    values: Float32Array | Uint16Array,
   ): Promise<void> {
-    const type = stateType(state, this.#store.dtype);
+    const { store, tiers } = this.#parts;
+    const type = stateType(state, store.dtype);
     const bytesPer = elementBytes(type);
-    const bytes =
-      values === undefined
-        ? undefined
-        : new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-    const fill = (offset: number, target: Uint8Array): void => {
-      if (bytes === undefined) target.fill(0);
-      else target.set(bytes.subarray(offset * bytesPer, offset * bytesPer + target.byteLength));
-    };
-    await this.#tiers.write(this.#store.location(shard, state), type, start, length, fill);
+    const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+    await tiers.write(store.location(shard, state), type, start, length, (offset, target) => {
+      target.set(bytes.subarray(offset * bytesPer, offset * bytesPer + target.byteLength));
+    });
   }
 }
