@@ -119,6 +119,7 @@ const CHAIN: Case = {
     frozen: 0,
     batchSize: 1,
     length: 6,
+    packed: false,
   },
   step: [{ batchSize: 1, length: 1 }],
   spare: 0,

@@ -32,6 +32,8 @@ export interface RandomModel {
   /** Largest batch and sequence. */
   readonly batchSize: number;
   readonly length: number;
+  /** Whether rows hold two documents, where they are long enough; not of a `plain` model. */
+  readonly packed: boolean;
 }
 
 type MiddleOp = 'linear' | 'shared' | 'table' | 'shape';
@@ -64,6 +66,7 @@ export const randomModel: fc.Arbitrary<RandomModel> = fc.record({
   frozen: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 2 ** 30 - 1 })),
   batchSize: fc.integer({ min: 1, max: 3 }),
   length: fc.integer({ min: 2, max: 9 }),
+  packed: fc.boolean(),
 });
 
 /** The model, with seeded weights. */
@@ -89,7 +92,18 @@ export function buildBatch(
   }
   const inputIds = Array.from({ length: count }, (_, i) => (i * 7 + i * i + seed) % random.vocab);
   const labels = inputIds.map((id, i) => ((i + seed) % 5 === 3 && i > 1 ? -100 : id));
-  return languageModelBatch({ inputIds, labels, batchSize, length });
+  const places = inputIds.map((_, i) => i % length);
+  const second = Math.ceil(length / 2) + 1;
+  return languageModelBatch({
+    inputIds,
+    labels,
+    batchSize,
+    length,
+    ...(random.packed && {
+      documents: places.map((place) => (place < second ? 0 : 1)),
+      positionIds: places.map((place) => (place < second ? place : place - second)),
+    }),
+  });
 }
 
 const PLAIN_WIDTH = 5;

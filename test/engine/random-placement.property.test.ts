@@ -220,6 +220,7 @@ const TOKENS: RandomModel = {
   frozen: 0,
   batchSize: 1,
   length: 3,
+  packed: false,
 };
 
 const TIGHT: Case = {
