@@ -7,8 +7,9 @@
 import { copyFile, mkdir, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
+import { errnoOf } from '../../core/errno.js';
 import type { Logger } from '../../core/logger.js';
-import { errnoOf, exists, readError } from './file-errors.js';
+import { exists, readError } from './file-errors.js';
 
 const COMPANION_NAMES =
   /^(config\.json|generation_config\.json|tokenizer.*\.json|tokenizer\.model|tekken\.json|added_tokens\.json|special_tokens_map\.json|vocab\.json|merges\.txt|chat_template\.(jinja|json))$/;

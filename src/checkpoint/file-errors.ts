@@ -3,7 +3,10 @@
  */
 import { access } from 'node:fs/promises';
 
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError, isCoded, type ErrorFacts } from '../../core/errors.js';
+
+export { errnoOf };
 
 /** Codes of the operating system that mean "this path cannot be written by you". */
 const UNWRITABLE = new Set([
@@ -21,13 +24,6 @@ const UNWRITABLE = new Set([
 
 /** Longest part of a name from a file that a message repeats. */
 const QUOTED_LENGTH = 120;
-
-/** The operating system's code of `error` (`ENOENT`, …), or the empty string. */
-export function errnoOf(error: unknown): string {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string'
-    ? error.code
-    : '';
-}
 
 /** Whether `path` leads to something. */
 export async function exists(path: string): Promise<boolean> {
@@ -78,7 +74,7 @@ export function writeError(path: string, error: unknown): Error {
       error,
     );
   }
-  if (errno !== '') {
+  if (errno !== 'unknown') {
     return new SpillwayError(
       'IO_ERROR',
       `writing ${path} failed; check the disk`,
@@ -104,7 +100,7 @@ export function readError(path: string, error: unknown): Error {
   return new SpillwayError(
     'IO_ERROR',
     `reading ${path} failed; check the disk`,
-    { errno: errno === '' ? String(error) : errno },
+    { errno: errno === 'unknown' ? String(error) : errno },
     error,
   );
 }

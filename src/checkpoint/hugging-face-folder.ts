@@ -8,8 +8,9 @@
 import { readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError } from '../../core/errors.js';
-import { errnoOf, readError } from './file-errors.js';
+import { readError } from './file-errors.js';
 import { listCompanions } from './companions.js';
 import type { JsonObject } from './json-object.js';
 import { findInterruptedSave } from './publish-files.js';

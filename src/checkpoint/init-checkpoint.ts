@@ -8,6 +8,7 @@
 import { readdir, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError } from '../../core/errors.js';
 import { silentLogger, type Logger } from '../../core/logger.js';
 import type { ComputeDtype } from '../../core/types.js';
@@ -21,7 +22,7 @@ import {
   byteLevelTokenizer,
   byteLevelTokenizerConfig,
 } from './byte-level-tokenizer.js';
-import { errnoOf, writeError } from './file-errors.js';
+import { writeError } from './file-errors.js';
 import { readConfigJson } from './hugging-face-folder.js';
 import type { JsonObject } from './json-object.js';
 import { saveModelFolder } from './save-model.js';

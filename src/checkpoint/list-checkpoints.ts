@@ -4,7 +4,8 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
-import { errnoOf, readError, writeError } from './file-errors.js';
+import { errnoOf } from '../../core/errno.js';
+import { readError, writeError } from './file-errors.js';
 import { completePublication } from './publish-files.js';
 import { recoverReplaced } from './replace-folder.js';
 

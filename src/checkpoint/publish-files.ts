@@ -16,8 +16,9 @@
 import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
+import { errnoOf } from '../../core/errno.js';
 import { flushPath } from './durable-file.js';
-import { errnoOf, exists } from './file-errors.js';
+import { exists } from './file-errors.js';
 import { isIndexFile, isSavedTensorFile } from './tensor-file-names.js';
 
 /** Where a save into a folder is written, within that folder. */

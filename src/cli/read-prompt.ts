@@ -3,6 +3,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError } from '../../core/errors.js';
 
 /** Where a prompt may come from. */
@@ -45,7 +46,7 @@ async function read(path: string): Promise<Buffer> {
   try {
     return await readFile(path);
   } catch (error) {
-    const errno = (error as NodeJS.ErrnoException).code ?? 'unknown';
+    const errno = errnoOf(error);
     throw new SpillwayError(
       'DATA_NOT_FOUND',
       `prompt_file "${path}" cannot be read (${errno}); check the path`,

@@ -2,6 +2,7 @@
  * @file Reads a configuration file as text, with a bound on its size.
  */
 import { open } from 'node:fs/promises';
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError } from '../../core/errors.js';
 
 /** A configuration has a few dozen lines; more is another file passed by mistake. */
@@ -34,7 +35,7 @@ export async function readSmallText(path: string, what: string): Promise<string>
     }
   } catch (error) {
     if (error instanceof SpillwayError) throw error;
-    const code = (error as NodeJS.ErrnoException).code ?? 'unknown';
+    const code = errnoOf(error);
     throw new SpillwayError(
       'CONFIG_NOT_FOUND',
       `cannot read ${what} "${path}"; check the path`,

@@ -7,6 +7,7 @@
  */
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError } from '../../core/errors.js';
 
 /** Where the files were named, for messages. */
@@ -82,6 +83,6 @@ function statusOf(path: string, key: DataFilesKey) {
 }
 
 function notFound(message: string, key: DataFilesKey, cause: unknown): SpillwayError {
-  const errno = (cause as NodeJS.ErrnoException).code ?? 'unknown';
-  return new SpillwayError('DATA_NOT_FOUND', `${message}; check ${key}`, { errno }, cause);
+  const facts = { errno: errnoOf(cause) };
+  return new SpillwayError('DATA_NOT_FOUND', `${message}; check ${key}`, facts, cause);
 }

@@ -4,6 +4,7 @@
  * Accepts a byte-order mark, CRLF, blank lines and a missing final newline. A line is at most
  * `MAX_LINE_BYTES` long.
  */
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError } from '../../core/errors.js';
 import { openBytes } from './open-bytes.js';
 
@@ -106,7 +107,7 @@ async function* readChunks(
     yield* openBytes(path, signal) as AsyncIterable<Buffer>;
   } catch (error) {
     signal?.throwIfAborted();
-    const errno = (error as NodeJS.ErrnoException).code ?? 'unknown';
+    const errno = errnoOf(error);
     if (errno === 'EIO') {
       throw new SpillwayError(
         'IO_ERROR',

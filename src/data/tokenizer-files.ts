@@ -3,6 +3,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError } from '../../core/errors.js';
 import { MAX_JSON_DEPTH, isNestedDeeper } from '../../core/json-depth.js';
 
@@ -35,9 +36,9 @@ export async function readText(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {
-    const errno = (error as NodeJS.ErrnoException).code;
+    const errno = errnoOf(error);
     if (errno === 'ENOENT' || errno === 'ENOTDIR') return undefined;
-    throw invalidFile(path, `cannot be read (${errno ?? 'unknown'})`, error);
+    throw invalidFile(path, `cannot be read (${errno})`, error);
   }
 }
 

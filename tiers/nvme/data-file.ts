@@ -7,6 +7,7 @@
 import { constants, type Stats } from 'node:fs';
 import { open, stat, type FileHandle } from 'node:fs/promises';
 
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError, assert } from '../../core/errors.js';
 import { IO_ALIGNMENT } from '../../core/types.js';
 import { native } from '../native/binding.js';
@@ -52,7 +53,7 @@ async function openHandle(
       return { handle: await open(path, flags | directFlag, 0o600), direct: true };
     } catch (error) {
       // A disk without O_DIRECT says EINVAL; any other error comes again below.
-      if (codeOf(error) !== 'EINVAL') throw openFailure(path, error);
+      if (errnoOf(error) !== 'EINVAL') throw openFailure(path, error);
     }
   }
   try {
@@ -120,7 +121,7 @@ export async function fileExists(path: string): Promise<boolean> {
   try {
     return (await stat(path)).isFile();
   } catch (error) {
-    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return false;
+    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return false;
     throw openFailure(path, error);
   }
 }
@@ -141,14 +142,10 @@ const PATH_ERRNOS: ReadonlySet<string> = new Set([
 
 /** The error for a file or folder that cannot be opened or made: PATH_UNWRITABLE, NVME_FULL or IO_ERROR. */
 export function openFailure(path: string, error: unknown): SpillwayError {
-  const errno = codeOf(error);
+  const errno = errnoOf(error);
   if (PATH_ERRNOS.has(errno)) {
     const message = `cannot write below nvme_path (${errno}); give a path that this user may write`;
     return new SpillwayError('PATH_UNWRITABLE', message, { path, errno }, error);
   }
   return systemFailure({ op: 'open', path, offset: 0, length: 0 }, error);
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
 }

@@ -6,6 +6,7 @@
 import { closeSync, constants, existsSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { formatBytes } from '../../../core/bytes.js';
+import { errnoOf } from '../../../core/errno.js';
 import { IO_ALIGNMENT } from '../../../core/types.js';
 import { createSlab } from '../../../tiers/host/slab.js';
 import { native } from '../../../tiers/native/binding.js';
@@ -105,8 +106,4 @@ function accepts(fd: number, bytes: Uint8Array, grain: number): boolean {
   } catch {
     return false;
   }
-}
-
-function errnoOf(error: unknown): string {
-  return (error as NodeJS.ErrnoException).code ?? 'unknown';
 }
