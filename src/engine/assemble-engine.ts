@@ -12,6 +12,7 @@ import { modelFingerprint } from '../model/model-fingerprint.js';
 import { ADAMW_DEFAULTS, type AdamwOptions } from '../optim/adamw-options.js';
 import { OptimizerPool } from '../optim/optimizer-pool.js';
 import { packParams } from '../plan/packed-params.js';
+import type { BlockProfile } from '../plan/block-profile.js';
 import type { Phase } from '../plan/step-plan.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
@@ -21,7 +22,8 @@ import { ActivationStore } from './activation-store.js';
 import { checkOptions } from './check-options.js';
 import { ComputeRunner } from './compute-runner.js';
 import type { EngineOptions } from './engine-options.js';
-import { ForwardRunner } from './forward-runner.js';
+import { EvaluationPlanner } from './evaluation-planner.js';
+import { Evaluations } from './evaluations.js';
 import { GradientWriter } from './gradient-writer.js';
 import { initialiseStates } from './initialise-states.js';
 import { ParameterLoader } from './parameter-loader.js';
@@ -33,7 +35,7 @@ import { RowGradients } from './row-gradients.js';
 import { simulateDevice, trainableParams } from './simulate-device.js';
 import { ShardUpdates } from './shard-updates.js';
 import { StepExecutor } from './step-executor.js';
-import { StepPlanner } from './step-planner.js';
+import { lengthsOf, StepPlanner } from './step-planner.js';
 import { StepTransfers } from './step-transfers.js';
 import { TableUpdates } from './table-updates.js';
 import { TrainingSteps } from './training-steps.js';
@@ -52,7 +54,8 @@ export interface EngineParts {
     batches: readonly MicroBatch[],
   ) => Promise<Record<Phase, number>> | undefined;
   readonly steps: TrainingSteps;
-  readonly forward: ForwardRunner;
+  readonly evaluationPlanner: EvaluationPlanner;
+  readonly evaluations: Evaluations;
   readonly adamw: AdamwOptions;
   readonly learningRate: number;
   readonly maxGradNorm: number;
@@ -158,20 +161,20 @@ export async function assembleEngine(
   const transfers = new StepTransfers({
     blocks,
     layout,
-    plan,
     packed,
     tiers,
     region,
     loader,
-    writer,
-    activations,
-    rows,
     compute,
+    training: { order: plan.order, writer, activations, rows },
   });
   const executor = new StepExecutor(device, compute, transfers, {
     ...options.execution,
     ...(options.logger === undefined ? {} : { logger: options.logger }),
   });
+  // Without a meta device another shape would cost a run; the largest one's bytes are bounds.
+  const profilesOf = (batch: MicroBatch): readonly BlockProfile[] =>
+    meta === undefined ? profiles : probeWorkspaces(meta, blocks, layout, batch, dtype);
   const planner = new StepPlanner({
     blocks,
     layout,
@@ -180,9 +183,16 @@ export async function assembleEngine(
     bf16Operands,
     clips: maxGradNorm > 0,
     slotLengths: blocks.map((_, index) => slotBytes(index) / 4),
-    // Without a meta device another shape would cost a run; the largest one's bytes are bounds.
-    profilesOf: (batch) =>
-      meta === undefined ? profiles : probeWorkspaces(meta, blocks, layout, batch, dtype),
+    profilesOf,
+  });
+  const evaluationPlanner = new EvaluationPlanner({
+    ...packing,
+    blocks,
+    plan: { order: 'horizontal' },
+    region: plan.region,
+    // Memory is planned for the fields of so many.
+    most: microBatchCount,
+    lengthsOf: (batch) => lengthsOf(profilesOf(batch)),
   });
   return {
     model,
@@ -208,7 +218,15 @@ export async function assembleEngine(
       seed,
       maxGradNorm,
     }),
-    forward: new ForwardRunner({ blocks, tiers, loader, seed }),
+    evaluationPlanner,
+    evaluations: new Evaluations({
+      blocks,
+      planner: evaluationPlanner,
+      executor,
+      shapes,
+      exampleBatch: options.exampleBatch,
+      seed,
+    }),
     adamw: {
       beta1: optimizer.beta1 ?? ADAMW_DEFAULTS.beta1,
       beta2: optimizer.beta2 ?? ADAMW_DEFAULTS.beta2,

@@ -20,9 +20,9 @@ export class BatchFields {
   }
 
   /** Whether all that `block` reads of a micro-batch is on the device already. */
-  has(block: Block, aux: BlockAux): boolean {
+  has(block: Block, aux: BlockAux, microBatch: number): boolean {
     return fieldNames(block, aux).every(
-      (name) => aux.fields[name] === undefined || this.#tensors.has(keyOf(name, aux)),
+      (name) => aux.fields[name] === undefined || this.#tensors.has(`${microBatch}/${name}`),
     );
   }
 
@@ -31,10 +31,13 @@ export class BatchFields {
    *
    * @throws DATA_INVALID when the micro-batch lacks one
    */
-  async of(block: Block, aux: BlockAux): Promise<Record<string, Tensor>> {
+  async of(block: Block, aux: BlockAux, microBatch: number): Promise<Record<string, Tensor>> {
     const tensors: Record<string, Tensor> = {};
     for (const name of fieldNames(block, aux)) {
-      tensors[name] = this.#tensors.get(keyOf(name, aux)) ?? (await this.#upload(name, block, aux));
+      const key = `${microBatch}/${name}`;
+      const tensor = this.#tensors.get(key) ?? (await this.#upload(name, block, aux));
+      this.#tensors.set(key, tensor);
+      tensors[name] = tensor;
     }
     return tensors;
   }
@@ -56,13 +59,8 @@ export class BatchFields {
     }
     const tensor = await this.#device.upload(field.data, field.shape, name);
     this.#countUpload(field.data.byteLength);
-    this.#tensors.set(keyOf(name, aux), tensor);
     return tensor;
   }
-}
-
-function keyOf(name: string, { microBatch }: BlockAux): string {
-  return `${microBatch}/${name}`;
 }
 
 /** Names of what a block reads: what it needs, and what it takes where a micro-batch has it. */

@@ -79,7 +79,7 @@ export class ComputeRunner {
 
   /** Whether the batch fields that a block reads are on the device already. */
   hasFields(block: Block, microBatch: number): boolean {
-    return this.#fields.has(block, this.#aux[microBatch]!);
+    return this.#fields.has(block, this.#aux[microBatch]!, microBatch);
   }
 
   leftShapes(operation: OperationId): LeftShapes {
@@ -101,9 +101,9 @@ export class ComputeRunner {
     const zeros = (shape: readonly number[]): Tensor =>
       this.#parts.device.run(() => tf.fill([...shape], 0));
     const { activation, gradients, losses } = shapes;
-    if (action.kind === 'rows' || action.kind === 'forward') {
+    if (activation !== undefined && (action.kind === 'rows' || action.kind === 'forward')) {
       const block = action.kind === 'rows' ? 0 : action.block;
-      this.#parts.onActivation(block + 1, action.microBatch, activation ?? []);
+      this.#parts.onActivation(block + 1, action.microBatch, activation);
     }
     this.#outputs.leave(id, {
       activation: activation && zeros(activation),
@@ -179,7 +179,8 @@ export class ComputeRunner {
     this.#operands.withParams(index, action.offset, (params) =>
       this.#operands.withSource(action.input, index, microBatch, (input) => {
         const output = forwardDense(device, block, params, input ? [input] : [], aux);
-        this.#leaveActivation(id, index + 1, microBatch, output);
+        if (index === blocks.length - 1) this.#outputs.leave(id, { losses: output });
+        else this.#leaveActivation(id, index + 1, microBatch, output);
       }),
     );
   }
@@ -232,7 +233,7 @@ export class ComputeRunner {
   /** What a block runs with, its batch fields on the device. */
   async #auxOf(block: Block, index: number, microBatch: number): Promise<BlockAux> {
     const aux = { ...this.#aux[microBatch]!, block: index };
-    return { ...aux, tensors: await this.#fields.of(block, aux) };
+    return { ...aux, tensors: await this.#fields.of(block, aux, microBatch) };
   }
 
   #leaveActivation(id: OperationId, block: number, microBatch: number, tensor: Tensor): void {

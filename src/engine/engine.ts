@@ -87,6 +87,12 @@ export class Engine {
     return this.#parts.devicePeaks(batches);
   }
 
+  /** The operations of an evaluation of micro-batches of these shapes, at most
+   * `gradientAccumulationSteps` of them. */
+  evaluationPlan(batches: readonly MicroBatch[]): StepPlan {
+    return this.#parts.evaluationPlanner.planFor(batches);
+  }
+
   get parameterCount(): number {
     return this.#parts.layout.parameterCount;
   }
@@ -151,7 +157,7 @@ export class Engine {
   }
 
   /**
-   * Mean loss over micro-batches, without gradients. Waits for outstanding updates.
+   * Mean loss over micro-batches, without gradients. Each weight is read once its update is over.
    *
    * @returns the loss and the number of loss terms
    * @throws DATA_EMPTY when there are none; NON_FINITE, DATA_INVALID
@@ -159,19 +165,9 @@ export class Engine {
   evaluate(batches: readonly MicroBatch[]): Promise<{ loss: number; terms: number }> {
     return this.#gate.exclusive(() =>
       this.#guard(async () => {
+        const result = await this.#parts.evaluations.run(batches, this.#step);
         await this.#committed;
-        let lossSum = 0;
-        let terms = 0;
-        for (const batch of batches) {
-          checkBatch(batch, this.#parts.exampleBatch);
-          if (batch.weight === 0) continue;
-          lossSum += await this.#parts.forward.lossSum(batch);
-          terms += batch.weight;
-        }
-        if (terms === 0) {
-          throw new SpillwayError('DATA_EMPTY', 'there are no loss terms to evaluate');
-        }
-        return { loss: lossSum / terms, terms };
+        return result;
       }, 'an evaluation'),
     );
   }

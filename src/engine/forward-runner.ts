@@ -2,7 +2,8 @@
  * @file Losses of a micro-batch by a forward pass that keeps nothing but the tensor between two
  * blocks, which stays on the device.
  *
- * Every block computes as in training (compute-runner.ts), so the losses have the same bits.
+ * For inference; every block computes as in training (compute-runner.ts), so the losses have the same
+ * bits.
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { assert } from '../../core/errors.js';
@@ -128,7 +129,7 @@ export class ForwardRunner {
       tiers.countUpload(bytes);
     });
     try {
-      return await body({ ...aux, tensors: await fields.of(block, aux) });
+      return await body({ ...aux, tensors: await fields.of(block, aux, 0) });
     } finally {
       fields.clear();
     }

@@ -81,7 +81,7 @@ export class HeadPasses {
     });
   }
 
-  end(id: OperationId, { microBatch }: Action<'end'>): void {
+  end(id: OperationId, { microBatch, isLast = false }: Action<'end'>): void {
     const { device } = this.#parts;
     const { block } = this;
     const pass = this.#pass(microBatch);
@@ -93,6 +93,7 @@ export class HeadPasses {
     pass.saved = saved;
     const own = saved.includes(losses) ? device.run(() => tf.clone(losses)) : losses;
     this.#outputs.leave(id, { losses: own });
+    if (isLast) this.#forget(microBatch, pass);
   }
 
   backwardTile(
@@ -149,13 +150,17 @@ export class HeadPasses {
         this.#outputs.leave(id, { activation: dInput, gradients });
       }),
     );
-    disposePass(pass);
-    this.#passes.delete(microBatch);
+    this.#forget(microBatch, pass);
   }
 
   clear(): void {
     for (const pass of this.#passes.values()) disposePass(pass);
     this.#passes.clear();
+  }
+
+  #forget(microBatch: number, pass: HeadPass): void {
+    disposePass(pass);
+    this.#passes.delete(microBatch);
   }
 
   #pass(microBatch: number): HeadPass {

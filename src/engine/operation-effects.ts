@@ -15,7 +15,7 @@ import type { Compute, Operation, OperationId, Output, Source } from '../plan/st
 import { tensorBytes } from '../plan/tensor-bytes.js';
 import type { LeftShapes } from './compute-outputs.js';
 import type { ComputeRunner } from './compute-runner.js';
-import { shapeKey } from './step-planner.js';
+import { shapeKey } from './micro-batch-shapes.js';
 
 interface Effect {
   /** Highest bytes above what was live when it began. */

@@ -10,6 +10,7 @@
  *
  * Owns no memory.
  */
+import { SpillwayError, assert } from '../../core/errors.js';
 import type { Logger } from '../../core/logger.js';
 import type { Lane as LaneName, Link } from '../../core/types.js';
 import type { Device } from '../../tiers/device/device.js';
@@ -30,8 +31,10 @@ export interface UpdateHooks {
 
 /** One operation, or a piece of one on a link, as it ran; milliseconds of `performance.now()`. */
 export interface Span {
-  /** One-based number of the optimizer step. */
+  /** One-based number of the optimizer step; of an evaluation, the one before it. */
   readonly step: number;
+  /** Whether it belongs to an evaluation. */
+  readonly isEvaluation?: boolean;
   readonly operation: Operation;
   readonly lane: LaneName;
   readonly start: number;
@@ -62,6 +65,19 @@ const LAUNCHED = 2;
 
 const WATCHDOG_MS = 60_000;
 
+/** What a span belongs to. */
+type SpanMark = Pick<Span, 'step' | 'isEvaluation'>;
+
+function markOf({ step, isEvaluation }: StepContext): SpanMark {
+  return isEvaluation === true ? { step, isEvaluation } : { step };
+}
+
+/** Of plans that update nothing. */
+const NO_UPDATES: UpdateHooks = {
+  norm: () => assert(false, 'an evaluation has no gradients'),
+  update: () => Promise.reject(new SpillwayError('INTERNAL', 'an evaluation updates nothing')),
+};
+
 /** A step that was started. */
 export interface StartedStep {
   /** Everything but the updates is over. */
@@ -80,7 +96,7 @@ export class StepExecutor {
   readonly #fences = new Map<number, Promise<unknown>>();
   readonly #running = new Map<Operation, number>();
   #operations: readonly Operation[] = [];
-  #step = 0;
+  #mark: SpanMark = { step: 0 };
   #computeFreeAt = 0;
   #updateFreeAt = 0;
   /** Updates that are held back: the next one is ready when one is over. */
@@ -104,10 +120,14 @@ export class StepExecutor {
     );
   }
 
-  /** Starts a step; the step before has finished, its updates perhaps not. */
-  start(plan: StepPlan, step: StepContext, hooks: UpdateHooks): StartedStep {
+  /**
+   * Starts a step or an evaluation; the one before has finished, its updates perhaps not.
+   *
+   * @param hooks needed by plans that update
+   */
+  start(plan: StepPlan, step: StepContext, hooks: UpdateHooks = NO_UPDATES): StartedStep {
     this.#operations = plan.operations;
-    this.#step = step.step;
+    this.#mark = markOf(step);
     this.#compute.begin(step.aux);
     const run = new StepRun(plan, (operation, signals) =>
       this.#perform(operation, step, hooks, signals),
@@ -240,16 +260,23 @@ export class StepExecutor {
     this.#computedAt = performance.now();
   }
 
-  #span(operation: Operation, { step }: StepContext, start: number): void {
+  #span(operation: Operation, step: StepContext, start: number): void {
     const { lane } = operation;
-    this.#options.onSpan?.({ step, operation, lane, start, end: performance.now(), bytes: 0 });
+    this.#options.onSpan?.({
+      ...markOf(step),
+      operation,
+      lane,
+      start,
+      end: performance.now(),
+      bytes: 0,
+    });
   }
 
   #onPiece(id: OperationId, link: Link, bytes: number, start: number, end: number): void {
     this.#progress += 1;
     const operation = this.#operations[id];
     if (operation !== undefined) {
-      this.#options.onSpan?.({ step: this.#step, operation, lane: link, start, end, bytes });
+      this.#options.onSpan?.({ ...this.#mark, operation, lane: link, start, end, bytes });
     }
   }
 

@@ -7,13 +7,17 @@ import type { ComputeDtype, Link } from '../../core/types.js';
 import type { Block, MicroBatch } from '../model/block.js';
 import type { BlockProfile } from '../plan/block-profile.js';
 import { buildStep, stepBytes } from '../plan/build-step.js';
-import type { MicroBatchShape, StepInput } from '../plan/step-input.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
 import type { MemoryPlan } from '../plan/placement.js';
+import type { StepInput } from '../plan/step-input.js';
 import type { StepPlan } from '../plan/step-plan.js';
-
-/** Plans that are kept; a run pads its batches to few lengths. */
-const KEPT_PLANS = 64;
+import { Kept } from './kept.js';
+import {
+  KEPT_SHAPES,
+  MicroBatchShapes,
+  shapeKey,
+  type OutputLengths,
+} from './micro-batch-shapes.js';
 
 /** What plans are made from. */
 export interface StepPlannerParts {
@@ -31,21 +35,21 @@ export interface StepPlannerParts {
 
 export class StepPlanner {
   readonly #parts: StepPlannerParts;
-  readonly #plans = new Map<string, StepPlan>();
-  readonly #shapes = new Map<string, MicroBatchShape>();
+  readonly #plans = new Kept<StepPlan>(KEPT_SHAPES);
+  readonly #shapes: MicroBatchShapes;
 
   constructor(parts: StepPlannerParts) {
     this.#parts = parts;
+    this.#shapes = new MicroBatchShapes(parts.blocks, (batch) =>
+      lengthsOf(parts.profilesOf(batch)),
+    );
   }
 
   /** The plan of a step over micro-batches of these shapes. */
   planFor(batches: readonly MicroBatch[]): StepPlan {
-    const key = batches.map(shapeKey).join(' ');
-    const known = this.#plans.get(key);
-    if (known !== undefined) return known;
-    const built = buildStep(this.#inputOf(batches));
-    keep(this.#plans, key, built);
-    return built;
+    return this.#plans.get(batches.map(shapeKey).join(' '), () =>
+      buildStep(this.#inputOf(batches)),
+    );
   }
 
   /** What the plan of such a step moves on each link; made and forgotten. */
@@ -66,44 +70,16 @@ export class StepPlanner {
       bf16Operands,
       clips,
       slotLengths,
-      microBatches: batches.map((batch) => this.#shapeOf(batch)),
+      microBatches: batches.map((batch) => this.#shapes.of(batch)),
     };
-  }
-
-  #shapeOf(batch: MicroBatch): MicroBatchShape {
-    const key = shapeKey(batch);
-    const known = this.#shapes.get(key);
-    if (known !== undefined) return known;
-    const { blocks, profilesOf } = this.#parts;
-    const profiles = profilesOf(batch);
-    const [first] = blocks;
-    const last = profiles.at(-1);
-    const shape: MicroBatchShape = {
-      activationLengths: blocks.map((_, index) => (profiles[index - 1]?.outputBytes ?? 0) / 4),
-      gatherRows:
-        first?.kind === 'row'
-          ? first.gathers.map((gather) => gather.indices(batch.fields).length)
-          : [],
-      lossLength: (last?.tiled?.lossBytes ?? last?.outputBytes ?? 0) / 4,
-      fieldBytes: Object.fromEntries(
-        Object.entries(batch.fields).map(([name, { data }]) => [name, data.byteLength]),
-      ),
-    };
-    keep(this.#shapes, key, shape);
-    return shape;
   }
 }
 
-/** Micro-batches with equal keys have fields of equal shapes. */
-export function shapeKey({ fields }: MicroBatch): string {
-  return Object.entries(fields)
-    .map(([name, { shape }]) => `${name}[${shape.join()}]`)
-    .sort()
-    .join();
-}
-
-function keep<T>(map: Map<string, T>, key: string, value: T): void {
-  const oldest = map.keys().next().value;
-  if (map.size >= KEPT_PLANS && oldest !== undefined) map.delete(oldest);
-  map.set(key, value);
+/** What blocks of these profiles make. */
+export function lengthsOf(profiles: readonly BlockProfile[]): OutputLengths {
+  const last = profiles.at(-1);
+  return {
+    outputs: profiles.map(({ outputBytes }) => outputBytes / 4),
+    losses: (last?.tiled?.lossBytes ?? last?.outputBytes ?? 0) / 4,
+  };
 }

@@ -6,7 +6,7 @@ import type { DeviceRegion } from '../../tiers/device/device.js';
 import type { TierManager, Turns } from '../../tiers/tier-manager.js';
 import type { Block, BlockAux, RowBlock, TiledBlock } from '../model/block.js';
 import type { PackedParams } from '../plan/packed-params.js';
-import type { MemoryPlan } from '../plan/placement.js';
+import type { MicroBatchOrder } from '../plan/placement.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
 import type { Transfer } from '../plan/step-plan.js';
 import type { ActivationStore } from './activation-store.js';
@@ -21,23 +21,31 @@ import type { RowGradients } from './row-gradients.js';
 export interface TransferParts {
   readonly blocks: readonly Block[];
   readonly layout: ParameterLayout;
-  readonly plan: MemoryPlan;
   readonly packed: readonly PackedParams[];
   readonly tiers: TierManager;
   readonly region: DeviceRegion;
   readonly loader: ParameterLoader;
+  readonly compute: ComputeRunner;
+  /** Undefined where nothing is trained. */
+  readonly training?: TrainingParts;
+}
+
+/** What transfers of training steps work with besides. */
+export interface TrainingParts {
+  readonly order: MicroBatchOrder;
   readonly writer: GradientWriter;
   readonly activations: ActivationStore;
   readonly rows: ReadonlyMap<string, RowGradients>;
-  readonly compute: ComputeRunner;
 }
 
-/** What belongs to one step. */
+/** What belongs to one step, or to an evaluation. */
 export interface StepContext {
-  /** One-based number of the optimizer step. */
+  /** One-based number of the optimizer step; of an evaluation, the one before it. */
   readonly step: number;
+  readonly isEvaluation?: boolean;
   readonly aux: readonly BlockAux[];
-  readonly losses: LossSum;
+  /** Where the losses of a micro-batch are added. */
+  readonly losses: (microBatch: number) => LossSum;
   /** Shape of the input of a block for a micro-batch. */
   readonly inputShape: (block: number, microBatch: number) => readonly number[];
 }
@@ -51,7 +59,7 @@ export class StepTransfers {
 
   /** Runs one transfer to its end. @throws what moving bytes throws; NON_FINITE for losses */
   async run(action: Transfer, step: StepContext, turns: Turns): Promise<void> {
-    const { writer, compute, tiers, rows, blocks } = this.#parts;
+    const { compute, tiers, blocks } = this.#parts;
     switch (action.kind) {
       case 'fetch-params':
       case 'fetch-rows':
@@ -61,30 +69,32 @@ export class StepTransfers {
       case 'spill-activation': {
         const tensor = compute.activation(action.operation);
         const slot = this.#slotOf(action.microBatch);
-        return this.#parts.activations.spill(action.block, slot, tensor, turns);
+        return this.#training.activations.spill(action.block, slot, tensor, turns);
       }
       case 'write-gradients': {
         const gradients = compute.gradients(action.operation);
-        return writer.writeDense(action.block, gradients, action.first, turns);
+        return this.#training.writer.writeDense(action.block, gradients, action.first, turns);
       }
       case 'write-tile': {
         const block = this.#tiled();
         const gradient = compute.tileGradient(action.operation);
         const firstRow = action.tile * block.tileRows;
         const index = blocks.length - 1;
+        const { writer } = this.#training;
         return writer.writeTile(index, block.tiledParam, firstRow, gradient, action.first, turns);
       }
       case 'add-rows':
         return this.#addRows(action, step, turns);
       case 'write-rows': {
+        const { rows, writer } = this.#training;
         const sum = rows.get(action.param);
         assert(sum !== undefined, 'a trained table has row gradients');
         return writer.writeRows(action.param, sum, turns);
       }
       case 'merge-uses':
-        return writer.mergeUses(action.param, turns);
+        return this.#training.writer.mergeUses(action.param, turns);
       case 'losses':
-        return step.losses.add(tiers, compute.losses(action.operation), turns);
+        return step.losses(action.microBatch).add(tiers, compute.losses(action.operation), turns);
       default:
         return action satisfies never;
     }
@@ -95,7 +105,7 @@ export class StepTransfers {
     step: StepContext,
     turns: Turns,
   ): Promise<void> {
-    const { loader, region, packed, layout, activations } = this.#parts;
+    const { loader, region, packed, layout } = this.#parts;
     switch (action.kind) {
       case 'fetch-params':
         return loader.fetchParams(packed[action.block]!, region, action.offset, turns);
@@ -122,7 +132,7 @@ export class StepTransfers {
         const shape = step.inputShape(block, microBatch);
         const length = shape.reduce((product, size) => product * size, 1);
         const slot = this.#slotOf(microBatch);
-        return activations.fetch(block, slot, length, region, offset, turns);
+        return this.#training.activations.fetch(block, slot, length, region, offset, turns);
       }
       default:
         return action satisfies never;
@@ -134,7 +144,8 @@ export class StepTransfers {
     step: StepContext,
     turns: Turns,
   ): Promise<void> {
-    const { compute, rows, tiers } = this.#parts;
+    const { compute, tiers } = this.#parts;
+    const { rows } = this.#training;
     const gradients = compute.gradients(operation);
     for (const gather of this.#rowBlock().gathers) {
       const sum = rows.get(gather.param);
@@ -148,7 +159,13 @@ export class StepTransfers {
 
   /** Place of a micro-batch's activations: its number in vertical order, the only one otherwise. */
   #slotOf(microBatch: number): number {
-    return this.#parts.plan.order === 'vertical' ? microBatch : 0;
+    return this.#training.order === 'vertical' ? microBatch : 0;
+  }
+
+  get #training(): TrainingParts {
+    const { training } = this.#parts;
+    assert(training !== undefined, 'only training steps have such transfers');
+    return training;
   }
 
   #rowBlock(): RowBlock {

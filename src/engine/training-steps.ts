@@ -75,7 +75,7 @@ export class TrainingSteps {
     const groups = layout.groups.filter((group) => group.trainable);
     const { finished, updated } = executor.start(
       planner.planFor(batches),
-      { step: base.step, aux, losses, inputShape: shapes.of },
+      { step: base.step, aux, losses: () => losses, inputShape: shapes.of },
       {
         norm: () => {
           for (const group of groups.toReversed()) writer.checkFinite(group);

@@ -10,6 +10,8 @@
 import { assert } from '../../core/errors.js';
 import type { Link } from '../../core/types.js';
 import type { DenseBlock, RowBlock, TiledBlock } from '../model/block.js';
+import { ActivationSlots } from './activation-slots.js';
+import { ForwardPass } from './forward-pass.js';
 import { GradientWrites } from './gradient-writes.js';
 import { HeldActivations } from './held-activations.js';
 import { OperationList } from './operation-list.js';
@@ -31,9 +33,6 @@ export function stepBytes(input: StepInput): Record<Link, number> {
   return new StepBuilder(input, false).count();
 }
 
-/** Compute operations that may start before the losses of an earlier one have been read. */
-const LOSS_LAG = 4;
-
 class StepBuilder {
   readonly #input: StepInput;
   readonly #sizes: StepSizes;
@@ -41,15 +40,23 @@ class StepBuilder {
   readonly #activations: HeldActivations;
   readonly #parameters: ParameterSlots;
   readonly #gradients: GradientWrites;
-  readonly #losses: OperationId[] = [];
+  readonly #forward: ForwardPass;
 
   constructor(input: StepInput, keeps: boolean) {
     this.#input = input;
     this.#sizes = new StepSizes(input);
-    this.#ops = new OperationList(input, keeps);
-    this.#activations = new HeldActivations(input, this.#ops);
+    this.#ops = new OperationList(input, { keeps, spillLag: input.spillLag });
+    const slots = new ActivationSlots(input.region, this.#ops);
+    this.#activations = new HeldActivations(input, this.#ops, slots);
     this.#parameters = new ParameterSlots(input, this.#ops, this.#sizes);
     this.#gradients = new GradientWrites(input, this.#ops, this.#sizes);
+    this.#forward = new ForwardPass(input, {
+      ops: this.#ops,
+      sizes: this.#sizes,
+      parameters: this.#parameters,
+      slots,
+      activations: this.#activations,
+    });
   }
 
   build(): StepPlan {
@@ -73,10 +80,7 @@ class StepBuilder {
   #pass(microBatches: readonly number[], first: boolean, last: boolean): void {
     const { blocks } = this.#input;
     this.#ops.phase = 'forward';
-    for (const [index, block] of blocks.slice(0, -1).entries()) {
-      if (block.kind === 'row') for (const one of microBatches) this.#rows(one);
-      else for (const one of microBatches) this.#forward(index, one);
-    }
+    this.#forward.blocks(microBatches);
     const lastIndex = blocks.length - 1;
     const lastBlock = blocks[lastIndex]!;
     if (lastBlock.kind === 'tiled') this.#head(lastBlock, lastIndex, microBatches, first);
@@ -87,34 +91,6 @@ class StepBuilder {
       else if (block.kind === 'row') this.#reverseRows(block, microBatches, last);
       if (last) this.#gradients.mergeUses(index);
     }
-  }
-
-  #rows(microBatch: number): void {
-    const { offset, claim, after } = this.#activations.claimActivation();
-    const { read, upload } = this.#sizes.rowBytes(microBatch);
-    const action = { kind: 'fetch-rows', microBatch, offset } as const;
-    const fences = this.#sizes
-      .groupsOf(0)
-      .filter((group) => !this.#sizes.tablesReadAhead.has(group));
-    const fetched = this.#ops.fetch(action, read, upload, after, claim, fences);
-    const id = this.#ops.compute({ kind: 'rows', microBatch, offset }, [fetched], [claim], {
-      fieldBytes: this.#ops.fieldBytes(0, microBatch),
-    });
-    this.#activations.put(1, microBatch, id);
-  }
-
-  #forward(block: number, microBatch: number): void {
-    const params = this.#parameters.params(block);
-    const input = block === 0 ? undefined : this.#activations.activation(block, microBatch);
-    const id = this.#ops.compute(
-      { kind: 'forward', block, microBatch, offset: params.offset, input: input?.source },
-      [...params.after, ...(input?.after ?? [])],
-      [...params.claims, ...(input?.claims ?? [])],
-      { fieldBytes: this.#ops.fieldBytes(block, microBatch), fences: params.fences },
-    );
-    if (params.advance) this.#parameters.advanceAfter(block, microBatch);
-    if (input !== undefined) this.#activations.letGo(block, microBatch);
-    this.#activations.put(block + 1, microBatch, id);
   }
 
   #reverse(
@@ -145,7 +121,7 @@ class StepBuilder {
       );
       if (params.advance) this.#parameters.advanceAfter(index, microBatch);
       if (!isLast) this.#activations.forget(index + 1, microBatch);
-      if (isLast) this.#loss(microBatch, id);
+      if (isLast) this.#forward.loss(microBatch, id);
       if (index > 0) this.#activations.replace(index, microBatch, id);
       sums = id;
     }
@@ -175,25 +151,8 @@ class StepBuilder {
 
   #wave(block: TiledBlock, index: number, wave: readonly number[], firstWave: boolean): void {
     this.#ops.phase = 'forward';
-    const params = this.#parameters.headParams(index);
-    for (const microBatch of wave) {
-      const input = this.#activations.activation(index, microBatch);
-      this.#ops.compute(
-        { kind: 'prepare', microBatch, offset: params.offset, input: input.source },
-        [...params.after, ...input.after],
-        [...params.claims, ...input.claims],
-        { fieldBytes: this.#ops.fieldBytes(index, microBatch), fences: params.fences },
-      );
-      this.#activations.letGo(index, microBatch);
-    }
+    this.#forward.head(block, wave, false);
     const tiles = this.#sizes.tileCount(block);
-    for (let tile = 0; tile < tiles; tile += 1) {
-      const { offset, after, claims } = this.#parameters.tile(block, tile);
-      this.#ops.compute({ kind: 'forward-tile', tile, microBatches: wave, offset }, after, claims);
-    }
-    for (const microBatch of wave) {
-      this.#loss(microBatch, this.#ops.compute({ kind: 'end', microBatch }, [], []));
-    }
     this.#ops.phase = 'backward';
     for (let tile = 0; tile < tiles; tile += 1) {
       this.#backwardTile(block, index, tile, wave, firstWave);
@@ -241,7 +200,10 @@ class StepBuilder {
     const { layout, clips } = this.#input;
     const trainable = layout.groups.filter((group) => group.trainable);
     const writes = [...this.#gradients.lastWrites.values()];
-    const norm = this.#ops.add('update', { kind: 'norm' }, {}, [...this.#losses, ...writes]);
+    const norm = this.#ops.add('update', { kind: 'norm' }, {}, [
+      ...this.#forward.losses,
+      ...writes,
+    ]);
     // Without clipping in the order in which gradients are complete, else as the next forward reads.
     const ordered = clips
       ? trainable.toSorted((a, b) => this.#firstWaiter(a) - this.#firstWaiter(b))
@@ -249,7 +211,7 @@ class StepBuilder {
     for (const group of ordered) {
       const after = clips
         ? [norm]
-        : [...this.#losses, this.#gradients.lastWrites.get(group.index)!];
+        : [...this.#forward.losses, this.#gradients.lastWrites.get(group.index)!];
       for (const shard of group.shards) this.#update(group, shard.id, shard.length, after);
     }
   }
@@ -278,15 +240,5 @@ class StepBuilder {
       nvme_write: bytes(states.filter((state) => state !== 'grad')),
     };
     this.#ops.add('update', action, moved, after);
-  }
-
-  #loss(microBatch: number, operation: OperationId): void {
-    const bytes = this.#input.microBatches[microBatch]!.lossLength * 4;
-    const action = { kind: 'losses', microBatch, operation } as const;
-    const previous = this.#losses.slice(-1);
-    const loss = this.#ops.add('download', action, { download: bytes }, [operation, ...previous]);
-    this.#losses.push(loss);
-    // They are few bytes, and compute is not to wait for them.
-    this.#ops.freeLater({ operation, part: 'losses' }, loss, LOSS_LAG);
   }
 }

@@ -119,8 +119,8 @@ export class DeviceNeed {
     return maxOf([rows, ...away]);
   }
 
-  /** What is on the device besides region and residents, at most: the training step's operations,
-   * or a forward pass that loads what it needs itself (evaluation). */
+  /** What is on the device besides region and residents, at most: operations of a training step, or
+   * of an evaluation, which passes activations on and keeps none. */
   #transient(decisions: Decisions): number {
     const { blocks } = this.#input;
     const needs = blocks.map((block, index) =>
@@ -145,12 +145,11 @@ export class DeviceNeed {
     const output = chargedBytes(profile.outputBytes);
     // An output (or a gradient) that only views what was fetched is copied.
     const copied = profile.forwardBytes < profile.outputBytes ? output : 0;
-    const fetched = this.#packedBytes(decisions, index) + profile.rowBytes + profile.fieldBytes;
-    const evaluated = fetched + this.#activation(index) + profile.forwardBytes;
-    // A step of one micro-batch carries its activations, also where more were planned for.
+    // A step of one micro-batch carries its activations, also where more were planned for, and so does
+    // an evaluation.
     const carried = this.#carried(decisions, index);
     const apart = this.slotCount > 1 ? this.#apart(decisions, index) : 0;
-    return copied + profile.widenedBytes + Math.max(evaluated, carried, apart);
+    return copied + profile.widenedBytes + Math.max(carried, apart);
   }
 
   /** Of a pass of one micro-batch, which hands activations from block to block on the device. */
@@ -216,8 +215,6 @@ export class DeviceNeed {
     const before = this.#activation(index - 1);
     // Its input, or what a pass before left of it; what the block before left.
     const carried = Math.max(input + late * before, late * (grads + input));
-    const fetched = this.#packedBytes(decisions, index) + profile.fieldBytes + tiled.tileBytes;
-    const evaluated = fetched + input;
     return (
       held +
       maxOf([
@@ -226,7 +223,6 @@ export class DeviceNeed {
         tiled.endBytes,
         Math.max(tiled.backwardTileBytes, adding) + sumTile + late * tiled.tileBytes,
         input + tiled.prepareReverseBytes + sumWhole + late * (tiled.tileBytes + grads + input),
-        evaluated + Math.max(tiled.prepareBytes, tiled.forwardTileBytes, tiled.endBytes),
       ])
     );
   }

@@ -6,6 +6,8 @@
  * beside. With several micro-batches each waits in its own place.
  */
 import { assert } from '../../core/errors.js';
+import type { ActivationSlots } from './activation-slots.js';
+import type { ForwardActivations } from './forward-pass.js';
 import type { OperationList } from './operation-list.js';
 import type { StepInput } from './step-input.js';
 import type { OperationId, Source } from './step-plan.js';
@@ -19,16 +21,17 @@ interface Held {
   spill: OperationId | undefined;
 }
 
-export class HeldActivations {
+export class HeldActivations implements ForwardActivations {
   readonly #input: StepInput;
   readonly #ops: OperationList;
-  #activationTurn = 0;
+  readonly #slots: ActivationSlots;
   /** Inputs of blocks by `block/microBatch`. */
   readonly #held = new Map<string, Held>();
 
-  constructor(input: StepInput, ops: OperationList) {
+  constructor(input: StepInput, ops: OperationList, slots: ActivationSlots) {
     this.#input = input;
     this.#ops = ops;
+    this.#slots = slots;
   }
 
   /** The gradient of the input of `block` has been used. */
@@ -50,7 +53,7 @@ export class HeldActivations {
     const length = this.#input.microBatches[microBatch]!.activationLengths[block]!;
     const nvme = this.#homeOfActivation(block, microBatch) === 'nvme';
     const read = nvme ? chunkBytes(this.#input.slotLengths[block]!, 4, 0, length) : 0;
-    const { offset, claim, after } = this.claimActivation();
+    const { offset, claim, after } = this.#slots.claim();
     const action = { kind: 'fetch-activation', block, microBatch, offset } as const;
     const fetched = this.#ops.fetch(action, read, length * 4, [held.spill, ...after], claim);
     return { source: { kind: 'region', offset }, after: [fetched], claims: [claim] };
@@ -66,8 +69,8 @@ export class HeldActivations {
     if (this.#homeOfActivation(block, microBatch) === 'device') return;
     if (this.#carries && usedOnce) return;
     this.#spill(block, microBatch, held, operation);
-    // Where activations are carried, the next operation takes it from the device; see #letGo.
-    if (!this.#carries) this.letGo(block, microBatch);
+    // Where activations are carried, the next operation takes it from the device; see `used`.
+    if (!this.#carries) this.#letGo(block, microBatch);
   }
 
   /** The gradient of the input of `block` takes the input's place. */
@@ -85,25 +88,20 @@ export class HeldActivations {
       return;
     }
     this.#spill(block, microBatch, held, operation);
-    this.letGo(block, microBatch);
+    this.#letGo(block, microBatch);
+  }
+
+  /** The forward pass is done with the input of `block`. */
+  used(block: number, microBatch: number): void {
+    this.#letGo(block, microBatch);
   }
 
   /** The input of `block` is not needed on the device for now; a spilled one may leave it. */
-  letGo(block: number, microBatch: number): void {
+  #letGo(block: number, microBatch: number): void {
     const held = this.#held.get(`${block}/${microBatch}`)!;
     if (held.operation === undefined || held.spill === undefined) return;
     this.#ops.freeLater({ operation: held.operation, part: 'activation' }, held.spill);
     held.operation = undefined;
-  }
-
-  claimActivation(): { offset: number; claim: object; after: OperationId[] } {
-    const { activationSlots, activationSlotBytes, activationOffset } = this.#input.region;
-    assert(activationSlots > 0, 'what is fetched has a slot');
-    const start = activationOffset + (this.#activationTurn % activationSlots) * activationSlotBytes;
-    this.#activationTurn += 1;
-    const area = { start, end: start + activationSlotBytes };
-    const { after, claim } = this.#ops.region.claim(area, () => undefined);
-    return { offset: start, claim, after };
   }
 
   /** Whether an activation is handed from one operation to the next on the device. */

@@ -5,7 +5,7 @@
 import { assert } from '../../core/errors.js';
 import { LINKS, type Link } from '../../core/types.js';
 import { RegionTracker } from './region-tracker.js';
-import type { StepInput } from './step-input.js';
+import type { PassInput } from './step-input.js';
 import type { Action, Operation, OperationId, Output, Phase } from './step-plan.js';
 
 interface PendingFree {
@@ -23,17 +23,25 @@ export class OperationList {
   readonly region = new RegionTracker();
   /** Of what is added from now on. */
   phase: Phase = 'forward';
-  readonly #input: StepInput;
+  readonly #input: PassInput;
   readonly #keeps: boolean;
+  readonly #spillLag: number;
   #count = 0;
   #computeCount = 0;
   #pending: PendingFree[] = [];
   readonly #fieldsSent = new Set<string>();
 
-  /** @param keeps false: `operations` stays empty, only bytes are counted */
-  constructor(input: StepInput, keeps: boolean) {
+  /**
+   * @param options `keeps` false: `operations` stays empty, only bytes are counted; `spillLag`: see
+   *   StepInput
+   */
+  constructor(
+    input: PassInput,
+    { keeps = true, spillLag = 0 }: { readonly keeps?: boolean; readonly spillLag?: number } = {},
+  ) {
     this.#input = input;
     this.#keeps = keeps;
+    this.#spillLag = spillLag;
   }
 
   compute(
@@ -60,7 +68,7 @@ export class OperationList {
   }
 
   /** An output leaves the device once `reader` has read it, `lag` compute operations from now. */
-  freeLater(output: Output, reader: OperationId, lag: number = this.#input.spillLag): void {
+  freeLater(output: Output, reader: OperationId, lag: number = this.#spillLag): void {
     this.#pending.push({ output, reader, from: this.#computeCount + lag });
   }
 

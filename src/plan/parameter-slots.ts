@@ -9,7 +9,7 @@
 import { assert } from '../../core/errors.js';
 import type { TiledBlock } from '../model/block.js';
 import type { OperationList } from './operation-list.js';
-import type { StepInput } from './step-input.js';
+import type { PassInput } from './step-input.js';
 import type { OperationId } from './step-plan.js';
 import type { StepSizes } from './step-sizes.js';
 
@@ -26,7 +26,7 @@ interface Slot {
 export class ParameterSlots {
   /** Whole-parameter fetches. */
   loadCount = 0;
-  readonly #input: StepInput;
+  readonly #input: PassInput;
   readonly #ops: OperationList;
   readonly #sizes: StepSizes;
   readonly #slots: Slot[];
@@ -36,7 +36,13 @@ export class ParameterSlots {
   #tileTurn = 0;
   #headSlot: { claim: object; fetch: OperationId } | undefined;
 
-  constructor(input: StepInput, ops: OperationList, sizes: StepSizes) {
+  /** @param direction `forward`: no reverse pass follows */
+  constructor(
+    input: PassInput,
+    ops: OperationList,
+    sizes: StepSizes,
+    direction: 'both' | 'forward' = 'both',
+  ) {
     this.#input = input;
     this.#ops = ops;
     this.#sizes = sizes;
@@ -48,7 +54,7 @@ export class ParameterSlots {
       fetch: -1,
       lastUse: -1,
     }));
-    this.#needs = this.#needSequence();
+    this.#needs = this.#needSequence(direction);
   }
 
   /** Makes sure that a block's parameters are, or will be, in a slot. */
@@ -126,14 +132,14 @@ export class ParameterSlots {
     return { offset, after: [fetched], claims: [claim] };
   }
 
-  #needSequence(): number[] {
+  #needSequence(direction: 'both' | 'forward'): number[] {
     const { blocks, microBatches, plan } = this.#input;
     const dense = blocks.flatMap((block, index) =>
       block.kind === 'dense' && this.#sizes.packed[index]!.byteLength > 0 ? [index] : [],
     );
     const lastIndex = blocks.length - 1;
     const forward = dense.filter((index) => index !== lastIndex);
-    const pass = [...forward, ...dense.toReversed()];
+    const pass = direction === 'forward' ? dense : [...forward, ...dense.toReversed()];
     const passes = plan.order === 'vertical' ? 1 : microBatches.length;
     return Array.from({ length: passes }, () => pass).flat();
   }

@@ -1,5 +1,5 @@
 /**
- * @file What a step plan is made from.
+ * @file What a step plan, or an evaluation's, is made from.
  */
 import type { Block } from '../model/block.js';
 import type { PackingInput } from './packed-params.js';
@@ -18,16 +18,23 @@ export interface MicroBatchShape {
   readonly fieldBytes: Readonly<Record<string, number>>;
 }
 
-export interface StepInput extends PackingInput {
+/** What any pass over the blocks is made from. */
+export interface PassInput extends PackingInput {
   readonly blocks: readonly Block[];
+  /** Of an evaluation: `vertical` keeps an activation of each micro-batch on the device, `horizontal`
+   * one in all. */
+  readonly plan: Pick<MemoryPlan, 'order'>;
+  readonly region: RegionPlan;
+  readonly microBatches: readonly MicroBatchShape[];
+}
+
+export interface StepInput extends PassInput {
   readonly plan: Pick<
     MemoryPlan,
     'order' | 'homes' | 'activationTiers' | 'headWave' | 'useAccumulators'
   >;
-  readonly region: RegionPlan;
   /** Compute operations that may start while outputs of the one before are still on their way. */
   readonly spillLag: 0 | 1;
-  readonly microBatches: readonly MicroBatchShape[];
   /** Elements that the place of each block's input is made for: the largest batch's. */
   readonly slotLengths: readonly number[];
   /** Whether updates wait for the global norm. */

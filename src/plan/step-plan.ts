@@ -1,5 +1,6 @@
 /**
- * @file A training step as data: operations, the bytes they move, what they wait for.
+ * @file A training step, or an evaluation, as data: operations, the bytes they move, what they wait
+ * for.
  *
  * One plan, three uses: `simulate` predicts it, the executor runs it, the trace compares the two.
  * Operations are numbered in program order: running them one after the other is always right. The
@@ -89,7 +90,8 @@ export type Compute =
       readonly block: number;
       readonly microBatch: number;
       readonly offset: number;
-      /** Undefined in the first block. */
+      /** Undefined in the first block. Without a reverse pass the last block runs too, and leaves
+       * losses. */
       readonly input: Source | undefined;
     }
   | {
@@ -116,7 +118,12 @@ export type Compute =
       readonly microBatches: readonly number[];
       readonly offset: number;
     }
-  | { readonly kind: 'end'; readonly microBatch: number }
+  | {
+      readonly kind: 'end';
+      readonly microBatch: number;
+      /** No reverse pass follows: nothing but the losses is kept. */
+      readonly isLast?: boolean;
+    }
   | {
       readonly kind: 'backward-tile';
       readonly tile: number;

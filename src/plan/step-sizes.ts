@@ -7,7 +7,7 @@
 import type { RowBlock, TiledBlock } from '../model/block.js';
 import { packParams, type PackedParams } from './packed-params.js';
 import type { ParamAddress, ParameterGroup } from './parameter-layout.js';
-import type { StepInput } from './step-input.js';
+import type { PassInput } from './step-input.js';
 import { tablesReadAhead } from './tables-read-ahead.js';
 import { groupReadBytes, storedBytes } from './transfer-bytes.js';
 
@@ -22,7 +22,7 @@ export interface TileSizes {
 }
 
 export class StepSizes {
-  readonly #input: StepInput;
+  readonly #input: PassInput;
   /** By block, and by tile: asked for again and again. */
   readonly #paramBytes: { read: number; upload: number }[] = [];
   readonly #groups: number[][] = [];
@@ -32,7 +32,7 @@ export class StepSizes {
   /** Groups of tables whose rows do not wait for their update. */
   readonly tablesReadAhead: ReadonlySet<number>;
 
-  constructor(input: StepInput) {
+  constructor(input: PassInput) {
     this.#input = input;
     this.tablesReadAhead = tablesReadAhead(input.blocks, input.layout, input);
     this.packed = input.blocks.map((block) => packParams(block, input));

@@ -145,7 +145,7 @@ const fine = (): Promise<void> => Promise.resolve();
 const STEP: StepContext = {
   step: 1,
   aux: [],
-  losses: new LossSum('last'),
+  losses: () => new LossSum('last'),
   inputShape: () => [],
 };
 
