@@ -81,6 +81,7 @@ export class TraceRecorder {
 
   /** Records a span; for `EngineOptions.execution`. */
   readonly onSpan = (span: Span): void => {
+    if (span.isEvaluation === true) return; // It is no part of a step.
     if (this.#engine === undefined) return;
     this.#firstStep ??= span.step;
     if (span.step >= this.#firstStep + this.#options.steps) return;
