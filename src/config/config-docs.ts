@@ -34,7 +34,8 @@ const PAGE_HEAD = `<!-- Generated from src/config/schema.ts by scripts/generate-
 # Configuration
 
 \`spillway train [CONFIG.yaml] [--key value …]\` reads keys from a YAML or JSON file and from flags;
-flags override the file. \`spillway plan\` and \`spillway evaluate\` take the same keys; those of
+flags override the file. \`spillway plan\`, \`tune\` and \`evaluate\` take the same file and keys and need
+fewer of them: \`plan\` the model, \`evaluate\` model and rows, \`tune\` none. The flags of
 \`spillway generate\` are in its \`--help\`.
 
 - \`-\` and \`_\` are the same: \`--max-length 512\`, \`--max_length 512\`, \`max-length: 512\`.

@@ -85,10 +85,11 @@ describe('what is shown', () => {
     block.language === 'text' ? [[blocks[index - 1]!, block.text] as const] : [],
   );
 
-  it('is shown of plan, train, evaluate and generate', () => {
+  it('is shown of plan, train, report, evaluate and generate', () => {
     expect(shown.map(([{ text }]) => /-- (\w+)/.exec(text)?.[1])).toEqual([
       'plan',
       'train',
+      'train', // And then report.
       'evaluate',
       'generate',
     ]);
@@ -164,6 +165,13 @@ describe('what is made', () => {
       'tokenizer.json',
       'tokenizer_config.json',
     ]);
+  });
+
+  it('a traced run has a trace that is JSON, and a page that shows a step of it', () => {
+    expect(readJson('try/traced/trace.json')).toHaveProperty('traceEvents');
+    const page = readFileSync(join(clone, 'try/traced/report.html'), 'utf8');
+    expect(page).toContain('<svg');
+    expect(resultOf('-- report').stdout).toContain('model saved in try/traced\n');
   });
 
   it('evaluating finds the loss that the run had found', () => {

@@ -6,7 +6,8 @@ import { booleanKey, choiceKey, optional, textKey } from '../config-key.js';
 
 export const MODEL_KEYS = {
   model_name_or_path: textKey('a folder', undefined, {
-    meaning: 'Checkpoint folder in Hugging Face format that training starts from.',
+    meaning:
+      'Checkpoint folder in Hugging Face format that training starts from; to `plan` and `tune`, its config.json will do.',
     source: 'Hugging Face',
     fallbackText: 'required',
   }),
