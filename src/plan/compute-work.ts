@@ -39,34 +39,55 @@ const REVERSE = 3;
 /** Elementwise passes over an activation, in multiply-adds per element. */
 const ELEMENTWISE = 16;
 
+/** Work that was counted, and what it was counted for. */
+interface Counted {
+  readonly inputShape: readonly number[];
+  readonly shape: readonly number[];
+  readonly tile: number;
+  readonly work: ComputeWork;
+}
+
+const NO_INPUT: readonly number[] = [];
+
 /** Counts compute operations of one plan. */
 export function computeWork(input: WorkInput): (action: Compute) => ComputeWork {
   const { blocks, dtype, outputShape } = input;
-  const known = new Map<string, ComputeWork>();
+  // A plan has tens of thousands of operations, of few kinds on each block.
+  const counted = new Map<Compute['kind'], Counted[][]>();
   return (action) => {
     const index = blockOf(action, blocks);
     const block = blocks[index]!;
-    const microBatches = 'microBatches' in action ? action.microBatches : [action.microBatch];
-    const microBatch = microBatches[0]!;
-    const inputShape = index === 0 ? [] : outputShape(index - 1, microBatch);
+    const isShared = 'microBatches' in action;
+    const microBatch = isShared ? action.microBatches[0]! : action.microBatch;
+    const microBatchCount = isShared ? action.microBatches.length : 1;
+    const inputShape = index === 0 ? NO_INPUT : outputShape(index - 1, microBatch);
     const shape = outputShape(index, microBatch);
     const tile = 'tile' in action ? tileLength(input, index, action.tile) : 0;
-    const place = [action.kind, index, inputShape, shape, tile, microBatches.length].join(':');
-    let work = known.get(place);
-    if (work === undefined) {
+    let byBlock = counted.get(action.kind);
+    if (byBlock === undefined) counted.set(action.kind, (byBlock = []));
+    const some = (byBlock[index] ??= []);
+    let known = some.find(
+      (one) =>
+        areEqual(one.shape, shape) &&
+        areEqual(one.inputShape, inputShape) &&
+        one.tile === tile &&
+        one.work.microBatches === microBatchCount,
+    );
+    if (known === undefined) {
       const perMicroBatch = multiplyAdds(input, action.kind, block, inputShape, shape, tile);
       const kind = `${action.kind} ${block.kindKey}`;
       const matrices = matricesOf(input, block).map((sizes) => sizes.join('x'));
       const facts = [kind, dtype, inputShape.join('x'), shape.join('x'), tile, ...matrices];
-      work = {
+      const work = {
         key: facts.join(' '),
         kind,
-        microBatches: microBatches.length,
-        multiplyAdds: Math.max(1, perMicroBatch * microBatches.length),
+        microBatches: microBatchCount,
+        multiplyAdds: Math.max(1, perMicroBatch * microBatchCount),
       };
-      known.set(place, work);
+      known = { inputShape, shape, tile, work };
+      some.push(known);
     }
-    return work;
+    return known.work;
   };
 }
 
@@ -126,6 +147,10 @@ function tileLength({ blocks, layout }: WorkInput, index: number, tile: number):
   assert(block.kind === 'tiled', 'tiles belong to a tiled block');
   const [rows = 0, columns = 0] = layout.params.get(block.tiledParam)?.spec.shape ?? [];
   return Math.min(block.tileRows, rows - tile * block.tileRows) * columns;
+}
+
+function areEqual(a: readonly number[], b: readonly number[]): boolean {
+  return a === b || (a.length === b.length && a.every((size, index) => size === b[index]));
 }
 
 function product(sizes: readonly number[]): number {

@@ -51,17 +51,13 @@ export class MinHeap<T> {
   }
 }
 
-interface Event {
-  readonly time: number;
-  readonly order: number;
-  readonly run: () => void;
-}
-
 /** A simulated clock, in seconds from 0. */
 export class EventQueue {
-  readonly #events = new MinHeap<Event>(
-    (a, b) => a.time < b.time || (a.time === b.time && a.order < b.order),
-  );
+  /** A binary heap by time, then order of request, in parallel arrays: simulations of large models
+   * have a million events. */
+  #times = new Float64Array(1024);
+  #orders = new Float64Array(1024);
+  readonly #runs: (() => void)[] = [];
   #now = 0;
   #order = 0;
 
@@ -71,15 +67,70 @@ export class EventQueue {
 
   /** Runs `run` at `time`, not before now. */
   at(time: number, run: () => void): void {
-    this.#order += 1;
-    this.#events.push({ time: Math.max(time, this.#now), order: this.#order, run });
+    const due = Math.max(time, this.#now);
+    const order = (this.#order += 1);
+    let at = this.#runs.push(run) - 1;
+    if (at === this.#times.length) this.#grow();
+    const [times, orders, runs] = [this.#times, this.#orders, this.#runs];
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      // Of one time, what is there was requested earlier.
+      if (times[parent]! <= due) break;
+      times[at] = times[parent]!;
+      orders[at] = orders[parent]!;
+      runs[at] = runs[parent]!;
+      at = parent;
+    }
+    times[at] = due;
+    orders[at] = order;
+    runs[at] = run;
   }
 
   /** Runs everything there is, and what that requests. */
   drain(): void {
-    for (let event = this.#events.pop(); event !== undefined; event = this.#events.pop()) {
-      this.#now = event.time;
-      event.run();
+    while (this.#runs.length > 0) {
+      const run = this.#runs[0]!;
+      this.#now = this.#times[0]!;
+      this.#removeFirst();
+      run();
     }
+  }
+
+  #removeFirst(): void {
+    const [times, orders, runs] = [this.#times, this.#orders, this.#runs];
+    const last = runs.pop()!;
+    const count = runs.length;
+    if (count === 0) return;
+    const time = times[count]!;
+    const order = orders[count]!;
+    let at = 0;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= count) break;
+      if (child + 1 < count && this.#isBefore(child + 1, times[child]!, orders[child]!)) child += 1;
+      if (!this.#isBefore(child, time, order)) break;
+      times[at] = times[child]!;
+      orders[at] = orders[child]!;
+      runs[at] = runs[child]!;
+      at = child;
+    }
+    times[at] = time;
+    orders[at] = order;
+    runs[at] = last;
+  }
+
+  #isBefore(at: number, time: number, order: number): boolean {
+    const other = this.#times[at]!;
+    return other < time || (other === time && this.#orders[at]! < order);
+  }
+
+  #grow(): void {
+    const grown = (old: Float64Array): Float64Array<ArrayBuffer> => {
+      const larger = new Float64Array(2 * old.length);
+      larger.set(old);
+      return larger;
+    };
+    this.#times = grown(this.#times);
+    this.#orders = grown(this.#orders);
   }
 }

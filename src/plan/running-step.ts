@@ -6,30 +6,76 @@ import type { EventQueue } from './event-queue.js';
 import type { Operation, OperationId, StepPlan } from './step-plan.js';
 import type { SimulatedStep } from './timeline.js';
 
-/** What depends on what, once per plan. */
-export interface Graph {
-  readonly dependents: readonly (readonly OperationId[])[];
-  readonly copyDependents: readonly (readonly OperationId[])[];
-  readonly computes: readonly OperationId[];
-  /** Place of a compute operation among these. */
-  readonly computeIndex: ReadonlyMap<OperationId, number>;
-  readonly updateCounts: ReadonlyMap<number, number>;
+/** Numbers by operation, one after the other: those of `id` from `starts[id]` up to
+ * `starts[id + 1]`. */
+interface Lists {
+  readonly starts: Int32Array;
+  readonly items: Int32Array;
 }
 
+/** What depends on what, once per plan. Operations are many, so these are flat arrays. */
+export interface Graph {
+  readonly dependents: Lists;
+  readonly copyDependents: Lists;
+  /** For how many things each operation waits. */
+  readonly waits: Int32Array;
+  readonly computes: readonly OperationId[];
+  /** Place of a compute operation among these; -1 of others. */
+  readonly computeIndex: Int32Array;
+  readonly updateCounts: ReadonlyMap<number, number>;
+  /** Operations that are no updates. */
+  readonly stepCount: number;
+}
+
+const NONE: readonly OperationId[] = [];
+
 export function graphOf({ operations }: StepPlan): Graph {
-  const dependents: OperationId[][] = operations.map(() => []);
-  const copyDependents: OperationId[][] = operations.map(() => []);
   const computes: OperationId[] = [];
-  const computeIndex = new Map<OperationId, number>();
+  const computeIndex = new Int32Array(operations.length).fill(-1);
+  const waits = new Int32Array(operations.length);
   const updateCounts = new Map<number, number>();
-  for (const { id, lane, action, after, copied = [] } of operations) {
-    for (const other of after) dependents[other]!.push(id);
-    for (const other of copied) copyDependents[other]!.push(id);
-    if (lane === 'compute') computeIndex.set(id, computes.push(id) - 1);
-    if (action.kind !== 'update') continue;
-    updateCounts.set(action.group, (updateCounts.get(action.group) ?? 0) + 1);
+  let stepCount = 0;
+  for (const { id, lane, action, after, copied } of operations) {
+    let count = after.length + (copied?.length ?? 0);
+    if (lane === 'compute') {
+      const index = computes.push(id) - 1;
+      computeIndex[id] = index;
+      // The launch of the operation before, and the end of the one before that.
+      count += Math.min(2, index);
+    }
+    waits[id] = count;
+    if (action.kind !== 'update') stepCount += 1;
+    else updateCounts.set(action.group, (updateCounts.get(action.group) ?? 0) + 1);
   }
-  return { dependents, copyDependents, computes, computeIndex, updateCounts };
+  return {
+    dependents: reversed(operations, ({ after }) => after),
+    copyDependents: reversed(operations, ({ copied = NONE }) => copied),
+    waits,
+    computes,
+    computeIndex,
+    updateCounts,
+    stepCount,
+  };
+}
+
+/** Of each operation, those that name it, ascending. */
+function reversed(
+  operations: readonly Operation[],
+  namedBy: (operation: Operation) => readonly OperationId[],
+): Lists {
+  const starts = new Int32Array(operations.length + 1);
+  for (const operation of operations)
+    for (const other of namedBy(operation)) starts[other + 1]! += 1;
+  for (let id = 0; id < operations.length; id += 1) starts[id + 1]! += starts[id]!;
+  const items = new Int32Array(starts[operations.length]!);
+  const next = starts.slice();
+  for (const operation of operations) {
+    for (const other of namedBy(operation)) {
+      items[next[other]!] = operation.id;
+      next[other]! += 1;
+    }
+  }
+  return { starts, items };
 }
 
 /** A group whose update is not over. */
@@ -86,18 +132,13 @@ export class RunningStep {
     this.#start = clock.now;
     const { operations } = plan;
     const count = operations.length;
-    this.#waits = new Int32Array(count);
+    this.#waits = graph.waits.slice();
     this.#isStarted = new Uint8Array(count);
     this.#isCopied = new Uint8Array(count);
     this.#starts = new Float64Array(count);
     this.#ends = new Float64Array(count);
-    for (const { id, after, copied = [] } of operations) {
-      // The launch of the operation before, and the end of the one before that.
-      const earlier = Math.min(2, graph.computeIndex.get(id) ?? 0);
-      this.#waits[id] = after.length + copied.length + earlier;
-    }
     this.#open = count;
-    this.#unfinished = operations.filter(({ action }) => action.kind !== 'update').length;
+    this.#unfinished = graph.stepCount;
   }
 
   get result(): SimulatedStep {
@@ -143,7 +184,7 @@ export class RunningStep {
   copied(id: OperationId): void {
     if (this.#isCopied[id] === 1) return;
     this.#isCopied[id] = 1;
-    for (const other of this.#graph.copyDependents[id]!) this.arrive(other);
+    this.#arriveAll(this.#graph.copyDependents, id);
   }
 
   done(id: OperationId): void {
@@ -155,7 +196,7 @@ export class RunningStep {
     if (operation.action.kind !== 'update') this.#unfinished -= 1;
     this.copied(id);
     if (operation.lane === 'compute') this.#arriveAtCompute(id, 2);
-    for (const other of this.#graph.dependents[id]!) this.arrive(other);
+    this.#arriveAll(this.#graph.dependents, id);
     this.#conclude();
   }
 
@@ -174,8 +215,13 @@ export class RunningStep {
 
   /** The compute operation `distance` after `id` has one thing less to wait for. */
   #arriveAtCompute(id: OperationId, distance: number): void {
-    const next = this.#graph.computes[this.#graph.computeIndex.get(id)! + distance];
+    const next = this.#graph.computes[this.#graph.computeIndex[id]! + distance];
     if (next !== undefined) this.arrive(next);
+  }
+
+  #arriveAll({ starts, items }: Lists, id: OperationId): void {
+    const end = starts[id + 1]!;
+    for (let at = starts[id]!; at < end; at += 1) this.arrive(items[at]!);
   }
 
   #launch(operation: Operation): void {

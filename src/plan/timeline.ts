@@ -67,11 +67,13 @@ function hiddenShare(steps: readonly SimulatedStep[]): number {
 }
 
 function intervals({ plan, starts, ends }: SimulatedStep, lane: Lane): Interval[] {
-  return plan.operations.flatMap((operation) =>
-    operation.lane === lane && ends[operation.id]! > starts[operation.id]!
-      ? [[starts[operation.id]!, ends[operation.id]!] as const]
-      : [],
-  );
+  const found: Interval[] = [];
+  for (const operation of plan.operations) {
+    if (operation.lane !== lane) continue;
+    const [start, end] = [starts[operation.id]!, ends[operation.id]!];
+    if (end > start) found.push([start, end]);
+  }
+  return found;
 }
 
 /** The same times, apart and ascending. */
