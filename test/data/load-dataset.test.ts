@@ -205,7 +205,7 @@ describe('a bad row', () => {
     ['{"input_ids": [1, 2], "labels": [300, 1]}', 'TOKEN_OUT_OF_RANGE', 'label 300'],
     ['{"input_ids": [1, 2], "labels": [1]}', 'DATA_INVALID', '1 labels for 2 input_ids'],
     ['{"input_ids": [1, 2], "attention_mask": [1, 0]}', 'DATA_INVALID', 'padding'],
-    ['{"input_ids": [1, 2.5]}', 'DATA_INVALID', 'number 1'],
+    ['{"input_ids": [1, 2.5]}', 'DATA_INVALID', 'input_ids[1]'],
     ['{"input_ids": [1, "2"]}', 'DATA_INVALID', 'input_ids'],
     ['{"input_ids": "12"}', 'DATA_INVALID', 'input_ids'],
     ['{"content": "x"}', 'DATA_INVALID', 'columns: content'],
