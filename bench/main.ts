@@ -1,5 +1,5 @@
 /**
- * @file Runs benchmarks: `npm run bench -- adamw crc32c …`, or all of them without a name.
+ * @file Runs benchmarks: `npm run bench -- adamw crc32c …`, or without a name all but the longest.
  *
  * Each `bench/<name>.ts` prints one JSON line per case: from its default export, from an exported
  * function called `bench…`, or, having neither, when it is imported.
@@ -7,6 +7,9 @@
 import { readdirSync } from 'node:fs';
 
 const OTHER_FILES = ['main', 'alternate', 'fio', 'regimes'];
+
+/** Minutes, and gigabytes of disk: only where they are asked for. */
+const BY_NAME_ONLY = ['tinyllama'];
 
 const available = readdirSync(new URL('.', import.meta.url))
   .filter((file) => file.endsWith('.ts'))
@@ -23,7 +26,8 @@ if (unknown.length > 0) {
   );
   process.exitCode = 2;
 } else {
-  for (const name of asked.length > 0 ? asked : available) {
+  const usual = available.filter((name) => !BY_NAME_ONLY.includes(name));
+  for (const name of asked.length > 0 ? asked : usual) {
     const module = (await import(`./${name}.ts`)) as Record<string, unknown>;
     const entry = Object.entries(module).find(([key]) => /^(default$|bench)/.test(key))?.[1];
     if (typeof entry === 'function') await (entry as () => void | Promise<void>)();
