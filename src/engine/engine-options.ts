@@ -9,7 +9,7 @@ import type { MicroBatch, Model, ParamName } from '../model/block.js';
 import type { OffloadDevice } from '../plan/placement.js';
 import type { Operation } from '../plan/step-plan.js';
 import type { Throttles } from './link-turns.js';
-import type { Span } from './step-executor.js';
+import type { HostWork, Span } from './step-executor.js';
 
 /** AdamW and clipping; defaults are the configuration's. */
 export interface OptimizerOptions {
@@ -77,6 +77,8 @@ export interface ExecutionOptions {
   readonly pace?: (operation: Operation) => number;
   /** Told of each operation as it ran. */
   readonly onSpan?: (span: Span) => void;
+  /** Told what the main thread did for an operation beside its spans. */
+  readonly onHostWork?: (work: HostWork) => void;
 }
 
 export interface EngineOptions extends ResourceOptions {

@@ -34,6 +34,13 @@ export type OnPiece = (
   end: number,
 ) => void;
 
+/** The turns of one operation. */
+export interface OperationTurns extends Turns {
+  /** Milliseconds so far, from its first piece on, in which none of its pieces moved or waited: what
+   * the host does between them, summing and checking gradients for example. */
+  hostMs(): number;
+}
+
 export class LinkTurns {
   readonly #lanes: Readonly<Record<Link, Lane>>;
   readonly #throttles: Throttles;
@@ -53,9 +60,17 @@ export class LinkTurns {
   }
 
   /** The turns of one operation. @param onBytes told what has been moved */
-  of(operation: number, onBytes?: (link: Link, bytes: number) => void): Turns {
+  of(operation: number, onBytes?: (link: Link, bytes: number) => void): OperationTurns {
+    let open = 0;
+    let hostMs = 0;
+    let idleSince: number | undefined;
+    const idleMs = (): number => (idleSince === undefined ? 0 : performance.now() - idleSince);
     return {
+      hostMs: () => hostMs + idleMs(),
       take: async (link, bytes, body) => {
+        hostMs += idleMs();
+        idleSince = undefined;
+        open += 1;
         const lane = this.#lanes[link];
         await lane.enter(operation);
         const start = performance.now();
@@ -68,6 +83,8 @@ export class LinkTurns {
           lane.leave();
           this.#onPiece?.(operation, link, bytes, start, performance.now());
           onBytes?.(link, bytes);
+          open -= 1;
+          if (open === 0) idleSince = performance.now();
         }
       },
     };

@@ -39,8 +39,20 @@ export interface Span {
   readonly lane: LaneName;
   readonly start: number;
   readonly end: number;
+  /** When what an update waited for was over; a worker may have taken it up later. */
+  readonly readyAt?: number;
   /** On the lane, where that is a link; what an update or a kernel moves stands in its operation. */
   readonly bytes: number;
+}
+
+/** What the main thread did for an operation beside its spans. */
+export interface HostWork {
+  /** One-based number of the optimizer step. */
+  readonly step: number;
+  readonly operation: Operation;
+  /** Milliseconds: until a compute operation's kernels were launched, or between the pieces of a
+   * transfer. */
+  readonly ms: number;
 }
 
 export interface ExecutorOptions {
@@ -48,6 +60,7 @@ export interface ExecutorOptions {
   /** Seconds that a compute operation or an update takes at least (a paced device, for tests). */
   readonly pace?: (operation: Operation) => number;
   readonly onSpan?: (span: Span) => void;
+  readonly onHostWork?: (work: HostWork) => void;
   readonly logger?: Logger;
   /** Without progress for so long the oldest operation is named in a warning. Default 60 s. */
   readonly watchdogMs?: number;
@@ -210,6 +223,7 @@ export class StepExecutor {
       await this.#transfers.run(action as Transfer, step, turns);
       // Pieces tell their spans themselves; work within host memory has none.
       if (pieces === 0) this.#span(operation, step, start);
+      else this.#hostWork(operation, step, turns.hostMs());
     }
   }
 
@@ -221,6 +235,7 @@ export class StepExecutor {
     hooks: UpdateHooks,
   ): Promise<void> {
     const { pace, throttles } = this.#options;
+    const readyAt = performance.now();
     const isHeldBack = pace !== undefined || Object.keys(throttles ?? {}).length > 0;
     if (isHeldBack) await this.#updates.enter(operation.id);
     try {
@@ -233,7 +248,7 @@ export class StepExecutor {
         this.#links.occupy(operation.id, 'nvme_write', operation.bytes.nvme_write ?? 0),
       ]);
       await sleepUntil(paced > 0 ? end : 0);
-      this.#span(operation, step, Math.max(start, paced > 0 ? end - paced : 0));
+      this.#span(operation, step, Math.max(start, paced > 0 ? end - paced : 0), { readyAt });
     } finally {
       if (isHeldBack) this.#updates.leave();
     }
@@ -246,8 +261,10 @@ export class StepExecutor {
     signals: Signals,
   ): Promise<void> {
     const { pace } = this.#options;
+    const begun = performance.now();
     await this.#compute.run(operation, action);
     const launched = performance.now();
+    this.#hostWork(operation, step, launched - begun);
     const start = Math.max(launched, this.#computeFreeAt);
     const planned = pace === undefined ? 0 : pace(operation) * 1000;
     this.#computeFreeAt = start + planned;
@@ -260,16 +277,19 @@ export class StepExecutor {
     this.#computedAt = performance.now();
   }
 
-  #span(operation: Operation, step: StepContext, start: number): void {
+  #span(
+    operation: Operation,
+    step: StepContext,
+    start: number,
+    more: Pick<Span, 'readyAt'> = {},
+  ): void {
     const { lane } = operation;
-    this.#options.onSpan?.({
-      ...markOf(step),
-      operation,
-      lane,
-      start,
-      end: performance.now(),
-      bytes: 0,
-    });
+    const end = performance.now();
+    this.#options.onSpan?.({ ...markOf(step), operation, lane, start, end, bytes: 0, ...more });
+  }
+
+  #hostWork(operation: Operation, { step }: StepContext, ms: number): void {
+    this.#options.onHostWork?.({ step, operation, ms });
   }
 
   #onPiece(id: OperationId, link: Link, bytes: number, start: number, end: number): void {

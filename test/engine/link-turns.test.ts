@@ -1,6 +1,6 @@
 // Goal: pieces of transfers take turns on a link, the lowest operation first, no faster than a
 // throttle allows and not much slower.
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { Link } from '../../core/types.js';
 import { LinkTurns } from '../../src/engine/link-turns.js';
 
@@ -60,6 +60,29 @@ describe('LinkTurns', () => {
     expect(await one.take('download', 12, () => Promise.resolve('result'))).toBe('result');
     expect(pieces).toEqual([[5, 'download', 12]]);
     expect(moved).toEqual([['download', 12]]);
+  });
+
+  it('counts what the host does between pieces, and neither turns nor pieces', async () => {
+    let now = 0;
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now);
+    try {
+      const one = new LinkTurns().of(1);
+      const piece = (): Promise<void> =>
+        one.take('download', 1, () => {
+          now += 100;
+          return Promise.resolve();
+        });
+      now += 1; // Before the first piece.
+      await piece();
+      expect(one.hostMs()).toBe(0);
+      now += 10;
+      await Promise.all([piece(), piece(), piece()]);
+      expect(one.hostMs()).toBe(10);
+      now += 20; // After the last one.
+      expect(one.hostMs()).toBe(30);
+    } finally {
+      clock.mockRestore();
+    }
   });
 
   it('gives the turn back when a piece fails, and passes the error on', async () => {
