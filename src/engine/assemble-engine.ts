@@ -56,6 +56,7 @@ export interface EngineParts {
   readonly steps: TrainingSteps;
   readonly evaluationPlanner: EvaluationPlanner;
   readonly evaluations: Evaluations;
+  readonly evaluationPeak: (batches: readonly MicroBatch[]) => Promise<number> | undefined;
   readonly adamw: AdamwOptions;
   readonly learningRate: number;
   readonly maxGradNorm: number;
@@ -227,6 +228,15 @@ export async function assembleEngine(
       exampleBatch: options.exampleBatch,
       seed,
     }),
+    evaluationPeak: (batches) => {
+      const step = evaluationPlanner.planFor(batches);
+      return (
+        meta &&
+        simulateDevice(meta, { ...packing, blocks, plan, step, batches }).then((peaks) =>
+          Math.max(...Object.values(peaks)),
+        )
+      );
+    },
     adamw: {
       beta1: optimizer.beta1 ?? ADAMW_DEFAULTS.beta1,
       beta2: optimizer.beta2 ?? ADAMW_DEFAULTS.beta2,

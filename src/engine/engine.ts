@@ -93,6 +93,14 @@ export class Engine {
     return this.#parts.evaluationPlanner.planFor(batches);
   }
 
+  /**
+   * Highest bytes on the device during such an evaluation, as its plan has them; undefined on a
+   * device that only a run tells about.
+   */
+  evaluationPeak(batches: readonly MicroBatch[]): Promise<number> | undefined {
+    return this.#parts.evaluationPeak(batches);
+  }
+
   get parameterCount(): number {
     return this.#parts.layout.parameterCount;
   }

@@ -5,6 +5,7 @@ import { collate } from '../data/collate.js';
 import { sequentialBatches } from '../data/sequential-batches.js';
 import type { TokenDataset } from '../data/token-dataset.js';
 import type { Engine } from '../engine/engine.js';
+import type { MicroBatch } from '../model/block.js';
 
 /** How to evaluate. */
 export interface EvaluationOptions {
@@ -14,6 +15,8 @@ export interface EvaluationOptions {
   readonly lengthLimits: readonly number[];
   /** Ends the evaluation between micro-batches. */
   readonly signal?: AbortSignal | undefined;
+  /** Receives what is evaluated next. */
+  readonly onBatches?: (batches: readonly MicroBatch[]) => void;
   /** Receives rows done, after each micro-batch. */
   readonly onProgress?: (rows: number) => void;
 }
@@ -40,14 +43,16 @@ export async function evaluateDataset(
   dataset: TokenDataset,
   options: EvaluationOptions,
 ): Promise<Evaluation | undefined> {
-  const { batchSize, lengthLimits, signal, onProgress } = options;
+  const { batchSize, lengthLimits, signal, onBatches, onProgress } = options;
   const start = performance.now();
   let lossSum = 0;
   let terms = 0;
   let rows = 0;
   for (const batch of sequentialBatches(dataset.length, batchSize)) {
     if (signal?.aborted === true) return undefined;
-    const part = await engine.evaluate(collate(dataset, [batch], lengthLimits));
+    const batches = collate(dataset, [batch], lengthLimits);
+    onBatches?.(batches);
+    const part = await engine.evaluate(batches);
     lossSum += part.loss * part.terms;
     terms += part.terms;
     rows += batch.length;

@@ -73,7 +73,7 @@ export interface RunSummary {
   readonly bytes_moved: Readonly<Record<Link, number>>;
   /** Mean over the steps of this process, loading, evaluations and saving left out. */
   readonly bytes_moved_per_step?: Readonly<Record<Link, number>>;
-  /** The same as the plan had it, and the peaks that it foresaw. */
+  /** The same as the plan had it, and the peaks that it foresaw of steps and evaluations. */
   readonly planned?: {
     readonly bytes_per_step: Readonly<Record<Link, number>>;
     readonly peak_bytes: Readonly<Record<Tier, number>>;

@@ -1,5 +1,5 @@
 /**
- * @file What the steps of a run were planned to move and to hold, and what they moved.
+ * @file What a run was planned to hold, and its steps to move, and what they moved.
  *
  * Counts the bytes of steps alone: loading, evaluations and checkpoints lie between `pause` and
  * `resume`. Both are called when no update is outstanding.
@@ -12,7 +12,10 @@ import { bytesPerLink, type StepPlan } from '../plan/step-plan.js';
 type LinkBytes = Readonly<Record<Link, number>>;
 
 /** What an engine knows of its steps. */
-export type AccountedEngine = Pick<Engine, 'bytesMoved' | 'stepPlan' | 'devicePeaks' | 'plan'>;
+export type AccountedEngine = Pick<
+  Engine,
+  'bytesMoved' | 'stepPlan' | 'devicePeaks' | 'evaluationPeak' | 'plan'
+>;
 
 /** Predicted and measured, in bytes; per step they are means, rounded. */
 export interface StepTotals {
@@ -28,8 +31,8 @@ export class StepAccounts {
   readonly #moved = zeroes();
   readonly #planned = zeroes();
   readonly #bytesOf = new WeakMap<StepPlan, LinkBytes>();
-  /** The longest batches of each number of rows: no other needs more memory. */
-  readonly #largest = new Map<string, { readonly size: number; batches: readonly MicroBatch[] }>();
+  readonly #steps = new LargestBatches();
+  readonly #evaluations = new LargestBatches();
   #mark: LinkBytes | undefined;
   #stepCount = 0;
 
@@ -57,10 +60,12 @@ export class StepAccounts {
     const bytes = this.#bytesOf.get(plan) ?? bytesPerLink(plan);
     this.#bytesOf.set(plan, bytes);
     for (const link of LINKS) this.#planned[link] += bytes[link];
-    const sizes = batches.map(sizesOf);
-    const key = sizes.map(({ rows }) => rows).join();
-    const size = sizes.reduce((sum, { elements }) => sum + elements, 0);
-    if (size > (this.#largest.get(key)?.size ?? 0)) this.#largest.set(key, { size, batches });
+    this.#steps.note(batches);
+  }
+
+  /** These are about to be evaluated together. */
+  evaluation(batches: readonly MicroBatch[]): void {
+    this.#evaluations.note(batches);
   }
 
   /** Of all steps, while nothing is outstanding; undefined when there were none. */
@@ -79,12 +84,31 @@ export class StepAccounts {
     const { plan } = this.#engine;
     const peaks = Object.fromEntries(TIERS.map((tier) => [tier, plan.peakBytes[tier]]));
     let device = 0;
-    for (const { batches } of this.#largest.values()) {
+    for (const batches of this.#steps) {
       const phases = await this.#engine.devicePeaks(batches);
       if (phases === undefined) return peaks as Record<Tier, number>;
       device = Math.max(device, ...Object.values(phases));
     }
+    for (const batches of this.#evaluations) {
+      device = Math.max(device, (await this.#engine.evaluationPeak(batches)) ?? 0);
+    }
     return { ...peaks, device } as Record<Tier, number>;
+  }
+}
+
+/** The longest batches of each number of rows: no others need more memory. */
+class LargestBatches {
+  readonly #largest = new Map<string, { readonly size: number; batches: readonly MicroBatch[] }>();
+
+  note(batches: readonly MicroBatch[]): void {
+    const sizes = batches.map(sizesOf);
+    const key = sizes.map(({ rows }) => rows).join();
+    const size = sizes.reduce((sum, { elements }) => sum + elements, 0);
+    if (size > (this.#largest.get(key)?.size ?? 0)) this.#largest.set(key, { size, batches });
+  }
+
+  *[Symbol.iterator](): Generator<readonly MicroBatch[]> {
+    for (const { batches } of this.#largest.values()) yield batches;
   }
 }
 

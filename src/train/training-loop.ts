@@ -195,7 +195,7 @@ export class TrainingLoop {
   /** Evaluates and writes the line; undefined when the signal comes first. */
   async #evaluate(): Promise<EvaluationRecord | undefined> {
     const { config, engine, evalDataset, lengthLimits, metrics, reporter, signal } = this.#parts;
-    const { sampler, state } = this.#parts;
+    const { accounts, sampler, state } = this.#parts;
     if (evalDataset === undefined) return undefined;
     await this.#acknowledge();
     const total = evalDataset.length;
@@ -204,6 +204,7 @@ export class TrainingLoop {
         batchSize: config.perDeviceEvalBatchSize ?? config.perDeviceTrainBatchSize,
         lengthLimits,
         signal,
+        onBatches: (batches) => accounts.evaluation(batches),
         onProgress: (done) => reporter.evaluating(done, total),
       }),
     );

@@ -1,13 +1,15 @@
 // Goal: whatever the model, the budgets and the micro-batches, what memory planning sets aside on
-// the device is enough for every step: an engine at the smallest budgets never runs out of it.
+// the device is enough for every step and evaluation: an engine at the smallest budgets never runs out of it.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Tier } from '../../core/types.js';
+import { EvaluationPlanner } from '../../src/engine/evaluation-planner.js';
 import { packingOf } from '../../src/engine/forecast-training.js';
 import { planOn, type PlanningOptions } from '../../src/engine/plan-training.js';
 import { simulateDevice } from '../../src/engine/simulate-device.js';
-import { StepPlanner } from '../../src/engine/step-planner.js';
+import { lengthsOf, StepPlanner } from '../../src/engine/step-planner.js';
 import { probeWorkspaces } from '../../src/engine/workspace-probe.js';
+import type { MicroBatch } from '../../src/model/block.js';
 import { layoutParameters } from '../../src/plan/parameter-layout.js';
 import { createPlanningDevice } from '../../tiers/device/create-device.js';
 import type { Device } from '../../tiers/device/device.js';
@@ -28,7 +30,7 @@ const offload = fc.constantFrom('auto', 'auto', 'cpu', 'nvme', 'none');
 
 interface Case {
   readonly model: RandomModel;
-  /** Shares of the largest batch size and length. */
+  /** Of what is evaluated too: shares of the largest batch size and length. */
   readonly step: readonly { readonly batchSize: number; readonly length: number }[];
   /** Micro-batches that memory is planned for and the step does not have. */
   readonly spare: number;
@@ -59,7 +61,7 @@ const randomCase: fc.Arbitrary<Case> = fc.record({
 const between = (min: number, max: number, part: number): number =>
   min + Math.round(part * (max - min));
 
-/** The most that the plan sets aside, and the most that the step takes. */
+/** The most that the plan sets aside, and the most that step and evaluation take. */
 async function deviceBytes(
   meta: Device,
   { model: random, step, spare, wishes, slack }: Case,
@@ -93,17 +95,30 @@ async function deviceBytes(
       0,
     ),
   );
+  const profilesOf = (batch: MicroBatch) =>
+    probeWorkspaces(meta, blocks, layout, batch, packing.dtype);
   const planner = new StepPlanner({
     ...packing,
     blocks,
     plan,
     clips: true,
     slotLengths: blocks.map((_, index) => slotBytes(index) / 4),
-    profilesOf: (batch) => probeWorkspaces(meta, blocks, layout, batch, packing.dtype),
+    profilesOf,
   });
-  const simulated = { ...packing, blocks, plan, step: planner.planFor(batches), batches };
-  const peaks = await simulateDevice(meta, simulated);
-  return { planned: plan.peakBytes.device, taken: Math.max(...Object.values(peaks)) };
+  const evaluations = new EvaluationPlanner({
+    ...packing,
+    blocks,
+    plan: { order: 'horizontal' },
+    region: plan.region,
+    most: batches.length,
+    lengthsOf: (batch) => lengthsOf(profilesOf(batch)),
+  });
+  const peaks: number[] = [];
+  for (const operations of [planner.planFor(batches), evaluations.planFor(batches)]) {
+    const simulated = { ...packing, blocks, plan, step: operations, batches };
+    peaks.push(...Object.values(await simulateDevice(meta, simulated)));
+  }
+  return { planned: plan.peakBytes.device, taken: Math.max(...peaks) };
 }
 
 const CHAIN: Case = {
@@ -145,7 +160,7 @@ const EXAMPLES: [Case][] = [
 
 describe.runIf(DEVICES.includes('native'))('on native', () => {
   it(
-    'no step takes more of the device than was planned',
+    'no step or evaluation takes more of the device than was planned',
     async () => {
       const meta = await createPlanningDevice('native', { budgetBytes: AMPLE.device });
       try {

@@ -8,7 +8,7 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { vi } from 'vitest';
-import { LINKS, NORM_LEAF_ELEMENTS, type Link, type Tier } from '../../core/types.js';
+import { LINKS, NORM_LEAF_ELEMENTS, TIERS, type Link, type Tier } from '../../core/types.js';
 import { ComputeRunner } from '../../src/engine/compute-runner.js';
 import type { Engine } from '../../src/engine/engine.js';
 import { ParameterLoader } from '../../src/engine/parameter-loader.js';
@@ -18,42 +18,41 @@ import { StepTransfers } from '../../src/engine/step-transfers.js';
 import type { MicroBatch, Model } from '../../src/model/block.js';
 import { OptimizerPool } from '../../src/optim/optimizer-pool.js';
 import { layoutParameters, type ParameterLayout } from '../../src/plan/parameter-layout.js';
-import { PHASES, type Action, type Operation, type Phase } from '../../src/plan/step-plan.js';
+import type { Action, Operation, Phase } from '../../src/plan/step-plan.js';
 import { NativeDevice } from '../../tiers/device/native/native-device.js';
 import { createIoBackend } from '../../tiers/nvme/create-io-backend.js';
 import type { IoBackend } from '../../tiers/nvme/io-backend.js';
 
 type LinkBytes = Record<Link, number>;
 
-/** What steps moved, by phase and kind of operation, and the most that tiers held, by phase. */
-export interface StepCounts {
+/** Phases of a step, and of a run. */
+type Part = Phase | 'load' | 'evaluation';
+
+/** What a run's steps moved, by phase and kind of operation, and the most that tiers held, by phase. */
+export interface RunCounts {
   readonly moved: Readonly<Record<string, LinkBytes>>;
-  readonly peaks: Readonly<Record<Phase, Readonly<Record<Tier, number>>>>;
+  readonly peaks: Readonly<Record<string, Readonly<Record<Tier, number>>>>;
 }
 
 class Tally {
   readonly moved: Record<string, LinkBytes> = {};
-  readonly #peaks = new Map<string, number>();
+  readonly peaks: Record<string, Record<Tier, number>> = {};
 
-  add({ phase, action }: Pick<Operation, 'phase' | 'action'>, link: Link, bytes: number): void {
+  add({ part, action }: Work, link: Link, bytes: number): void {
     if (bytes === 0) return;
-    const name = `${phase} ${action.kind}`;
+    const name = `${part} ${action.kind}`;
     this.moved[name] ??= { upload: 0, download: 0, nvme_read: 0, nvme_write: 0 };
     this.moved[name][link] += bytes;
   }
 
-  hold(phase: Phase, tier: Tier, bytes: number): void {
-    const name = `${phase} ${tier}`;
-    this.#peaks.set(name, Math.max(bytes, this.#peaks.get(name) ?? 0));
+  hold(part: Part, held: Partial<Readonly<Record<Tier, number>>>): void {
+    const peaks = (this.peaks[part] ??= { device: 0, host: 0, nvme: 0 });
+    for (const tier of TIERS) peaks[tier] = Math.max(peaks[tier], held[tier] ?? 0);
   }
 
-  get counts(): StepCounts {
-    const peak = (phase: Phase, tier: Tier) => this.#peaks.get(`${phase} ${tier}`) ?? 0;
-    const peaks = PHASES.map((phase) => [
-      phase,
-      { device: peak(phase, 'device'), host: peak(phase, 'host'), nvme: peak(phase, 'nvme') },
-    ]);
-    return { moved: this.moved, peaks: Object.fromEntries(peaks) as StepCounts['peaks'] };
+  get counts(): RunCounts {
+    const { moved, peaks } = this;
+    return { moved, peaks };
   }
 }
 
@@ -64,15 +63,21 @@ function originalOf<T, K extends keyof T>(prototype: T, name: K): T[K] {
 
 /** What an asynchronous context works for: an operation of a step, a plan on the meta device, or rows
  * of a table that lives on the device, which pass through the host's memory on their way. */
-type Purpose = Pick<Operation, 'phase' | 'action'> | 'planning' | 'device to device';
+type Purpose = Work | 'planning' | 'device to device';
+
+/** An operation, and the part of the run that it belongs to. */
+interface Work {
+  readonly part: Part;
+  readonly action: Action;
+}
 
 /** Counts what one engine on the native device does that is created while this is installed. */
 export class ExecutionCounter {
   readonly #executed = new Tally();
   readonly #planned = new Tally();
   readonly #purpose = new AsyncLocalStorage<Purpose>();
-  /** Of the steps that were planned. */
-  readonly #operations = new Map<Action, Operation>();
+  /** What was planned. */
+  readonly #work = new Map<Action, Work>();
   /** Memory of the device that the CPU addresses. */
   readonly #deviceMemory = new Set<ArrayBufferLike>();
   readonly #layout: ParameterLayout;
@@ -94,13 +99,13 @@ export class ExecutionCounter {
     return counter;
   }
 
-  /** Of all steps until now. */
-  get executed(): StepCounts {
+  /** Of the run until now. */
+  get executed(): RunCounts {
     return this.#executed.counts;
   }
 
-  /** What the plan says about the steps that were announced. */
-  get planned(): StepCounts {
+  /** What the plan says about it. */
+  get planned(): RunCounts {
     return this.#planned.counts;
   }
 
@@ -108,17 +113,31 @@ export class ExecutionCounter {
   async announce(engine: Engine, batches: readonly MicroBatch[]): Promise<void> {
     this.#engine = engine;
     const { operations } = engine.stepPlan(batches);
-    for (const operation of operations) {
-      this.#operations.set(operation.action, operation);
-      for (const link of LINKS) this.#planned.add(operation, link, operation.bytes[link] ?? 0);
-    }
+    for (const operation of operations) this.#plan(operation, operation.phase);
     const device = await this.#purpose.run('planning', () => engine.devicePeaks(batches));
     const { host, nvme } = engine.plan.peakBytes;
     for (const phase of new Set(operations.map((operation) => operation.phase))) {
-      this.#planned.hold(phase, 'device', device![phase]);
-      this.#planned.hold(phase, 'host', host);
-      this.#planned.hold(phase, 'nvme', nvme);
+      this.#planned.hold(phase, { device: device![phase], host, nvme });
     }
+    if (this.#executed.peaks['load'] !== undefined) return;
+    this.#executed.hold('load', engine.peakBytes);
+    // All that is there for the whole run, as between two steps.
+    this.#planned.hold('load', { device: device!.update, host, nvme });
+  }
+
+  /** Evaluates micro-batches, as many at most as a step has. */
+  async evaluate(
+    engine: Engine,
+    batches: readonly MicroBatch[],
+  ): Promise<{ readonly loss: number }> {
+    for (const operation of engine.evaluationPlan(batches).operations) {
+      this.#plan(operation, 'evaluation');
+    }
+    const device = await this.#purpose.run('planning', () => engine.evaluationPeak(batches));
+    this.#planned.hold('evaluation', { ...engine.plan.peakBytes, device: device! });
+    const result = await engine.evaluate(batches);
+    this.#executed.hold('evaluation', engine.heldBytes);
+    return result;
   }
 
   /** The disk of the main thread, counted. */
@@ -137,14 +156,20 @@ export class ExecutionCounter {
   }
 
   /** Notes what host and NVMe hold when an operation, or a piece of one, is over. */
-  readonly noteHeld = ({ operation }: Span, { heldBytes }: Engine): void => {
-    this.#executed.hold(operation.phase, 'host', heldBytes.host);
-    this.#executed.hold(operation.phase, 'nvme', heldBytes.nvme);
+  readonly noteHeld = ({ operation, isEvaluation }: Span, { heldBytes }: Engine): void => {
+    const { host, nvme } = heldBytes;
+    this.#executed.hold(isEvaluation ? 'evaluation' : operation.phase, { host, nvme });
   };
 
   /** All steps and their updates are over. */
   noteEnd({ heldBytes }: Engine): void {
-    this.#executed.hold('update', 'device', heldBytes.device);
+    this.#executed.hold('update', heldBytes);
+  }
+
+  #plan({ action, bytes }: Operation, part: Part): void {
+    const work = { part, action };
+    this.#work.set(action, work);
+    for (const link of LINKS) this.#planned.add(work, link, bytes[link] ?? 0);
   }
 
   #count(link: Link, bytes: number): void {
@@ -191,8 +216,9 @@ export class ExecutionCounter {
   #followOperations(): void {
     const purpose = this.#purpose;
     const run = originalOf(ComputeRunner.prototype, 'run');
-    const computed = (operation: Operation, body: () => Promise<void>) =>
-      purpose.run(operation, () => this.#computed(operation, body));
+    const works = this.#work;
+    const computed = (work: Work, body: () => Promise<void>) =>
+      purpose.run(work, () => this.#computed(work, body));
     vi.spyOn(ComputeRunner.prototype, 'run').mockImplementation(function (
       this: ComputeRunner,
       operation,
@@ -200,15 +226,15 @@ export class ExecutionCounter {
     ) {
       if (purpose.getStore() === 'planning') return run.call(this, operation, action);
       for (const output of operation.frees ?? []) this.free(output);
-      return computed(operation, () => run.call(this, { ...operation, frees: [] }, action));
+      const body = () => run.call(this, { ...operation, frees: [] }, action);
+      return computed(works.get(action)!, body);
     });
-    const operations = this.#operations;
     const transfer = originalOf(StepTransfers.prototype, 'run');
     vi.spyOn(StepTransfers.prototype, 'run').mockImplementation(function (
       this: StepTransfers,
       ...args
     ) {
-      return purpose.run(operations.get(args[0])!, () => transfer.apply(this, args));
+      return purpose.run(works.get(args[0])!, () => transfer.apply(this, args));
     });
     const fetchRows = originalOf(ParameterLoader.prototype, 'fetchRows');
     const isOnDevice = (name: string): boolean =>
@@ -229,7 +255,7 @@ export class ExecutionCounter {
     ) {
       const { id, length } = shard;
       const action = { kind: 'update', shard: id, group: group.index, length } as const;
-      return purpose.run({ phase: 'update', action }, () =>
+      return purpose.run({ part: 'update', action }, () =>
         update.call(this, group, shard, ...rest),
       );
     });
@@ -247,10 +273,10 @@ export class ExecutionCounter {
   }
 
   /** Runs a compute operation and notes how high the device's memory rose. */
-  async #computed({ phase }: Operation, body: () => Promise<void>): Promise<void> {
+  async #computed({ part }: Work, body: () => Promise<void>): Promise<void> {
     const { ledger } = this.#device!;
     ledger.resetPeak();
     await body();
-    this.#executed.hold(phase, 'device', ledger.resetPeak());
+    this.#executed.hold(part, { device: ledger.resetPeak() });
   }
 }

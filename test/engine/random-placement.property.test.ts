@@ -29,6 +29,7 @@ interface Case {
   /** At most `microBatches` in each. */
   readonly steps: readonly (readonly MicroBatchShape[])[];
   readonly microBatches: number;
+  readonly evaluated: readonly MicroBatchShape[];
   /** Whether each step's commit is awaited before the next step. */
   readonly waits: boolean;
   readonly usesNvme: boolean;
@@ -64,6 +65,7 @@ const randomCase: fc.Arbitrary<Case> = fc
       minLength: 1,
       maxLength: 3,
     }),
+    evaluated: fc.array(randomMicroBatch, { minLength: 1, maxLength: 3 }),
     /** Micro-batches that memory is planned for and no step has. */
     spare: fc.constantFrom(0, 0, 1),
     waits: fc.boolean(),
@@ -128,12 +130,13 @@ async function recordCounted(
   try {
     const numbers: number[] = [];
     let seed = 0;
+    const batchOf = ({ batchSize, length }: MicroBatchShape) => {
+      seed += 1;
+      const rows = between(1, random.batchSize, batchSize);
+      return buildBatch(random, rows, between(2, random.length, length), seed);
+    };
     for (const step of one.steps) {
-      const batches = step.map(({ batchSize, length }) => {
-        seed += 1;
-        const rows = between(1, random.batchSize, batchSize);
-        return buildBatch(random, rows, between(2, random.length, length), seed);
-      });
+      const batches = step.map(batchOf);
       await counter?.announce(engine, batches);
       const result = await engine.step(batches);
       if (one.waits) await result.committed;
@@ -141,8 +144,11 @@ async function recordCounted(
     }
     await engine.drain();
     counter?.noteEnd(engine);
+    const evaluated = one.evaluated.map(batchOf).slice(0, microBatches);
+    const evaluate = (): Promise<{ loss: number }> =>
+      counter === undefined ? engine.evaluate(evaluated) : counter.evaluate(engine, evaluated);
+    const { loss } = await evaluate();
     expect(counter?.executed).toEqual(counter?.planned);
-    const { loss } = await engine.evaluate([buildBatch(random, 1, 2, 77)]);
     const weights: Record<string, string> = {};
     for (const { name } of model.blocks.flatMap(({ owns }) => owns)) {
       const values = await engine.readParameter(name);
@@ -227,6 +233,7 @@ const TIGHT: Case = {
   model: TOKENS,
   steps: [[LARGEST]],
   microBatches: 1,
+  evaluated: [LARGEST],
   waits: false,
   usesNvme: false,
   shared: { dtype: 'float32', subGroupSize: 4096, clip: 0 },

@@ -148,10 +148,13 @@ it.runIf(isNative)(
   async () => {
     const keys = {
       ...base,
-      data_files: writeJsonl(path('lengths.jsonl'), cyclicRows(11)),
+      data_files: writeJsonl(path('lengths.jsonl'), cyclicRows(17)),
       output_dir: path('lengths'),
       max_steps: 5,
-      eval_split: 2,
+      // Its batches need more of the device than a step's.
+      per_device_train_batch_size: 1,
+      eval_split: 10,
+      per_device_eval_batch_size: 10,
       eval_strategy: 'steps',
       eval_steps: 2,
       eval_on_start: true,
