@@ -1,6 +1,5 @@
 #include "adamw.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "blocks.h"
@@ -8,6 +7,9 @@
 
 namespace spillway {
 namespace {
+
+// Elements per block: a cache line of each float array.
+constexpr size_t kBlockElements = 16;
 
 // What the update multiplies with; each float32, derived once in TypeScript
 // (tiers/native/portable/adamw-factors.ts), so that both sides start from the same numbers.
@@ -40,20 +42,29 @@ SPILLWAY_BODY float update(float param, float grad, float* expAvg, float* expAvg
   return decayed + (f.negativeStepSize * m) / denominator;
 }
 
+// Elements `start` .. `start + count`.
+template <bool lerpFromGrad>
+SPILLWAY_BODY void adamwRange(float* __restrict param, const float* __restrict grad,
+                              float* __restrict expAvg, float* __restrict expAvgSq, size_t start,
+                              size_t count, const Factors& factors) {
+  for (size_t i = start; i < start + count; ++i) {
+    param[i] = update<lerpFromGrad>(param[i], grad[i], &expAvg[i], &expAvgSq[i], factors);
+  }
+}
+
 template <bool lerpFromGrad>
 SPILLWAY_BODY void adamwLoop(float* __restrict param, const float* __restrict grad,
                              float* __restrict expAvg, float* __restrict expAvgSq, size_t length,
                              const Factors factors) {
-  for (size_t start = 0; start < length; start += kBlockElements) {
-    prefetchBlock(param, start + kPrefetchElements);
-    prefetchBlock(grad, start + kPrefetchElements);
-    prefetchBlock(expAvg, start + kPrefetchElements);
-    prefetchBlock(expAvgSq, start + kPrefetchElements);
-    const size_t end = std::min(length, start + kBlockElements);
-    for (size_t i = start; i < end; ++i) {
-      param[i] = update<lerpFromGrad>(param[i], grad[i], &expAvg[i], &expAvgSq[i], factors);
-    }
+  size_t start = 0;
+  for (; length - start >= kBlockElements; start += kBlockElements) {
+    prefetchBlock<kBlockElements>(param, start + kPrefetchElements);
+    prefetchBlock<kBlockElements>(grad, start + kPrefetchElements);
+    prefetchBlock<kBlockElements>(expAvg, start + kPrefetchElements);
+    prefetchBlock<kBlockElements>(expAvgSq, start + kPrefetchElements);
+    adamwRange<lerpFromGrad>(param, grad, expAvg, expAvgSq, start, kBlockElements, factors);
   }
+  adamwRange<lerpFromGrad>(param, grad, expAvg, expAvgSq, start, length - start, factors);
 }
 
 SPILLWAY_BODY void adamwBody(float* param, const float* grad, float* expAvg, float* expAvgSq,
@@ -65,26 +76,38 @@ SPILLWAY_BODY void adamwBody(float* param, const float* grad, float* expAvg, flo
   }
 }
 
+// Elements `start` .. `start + count`.
+template <bool lerpFromGrad>
+SPILLWAY_BODY void adamwSplitRange(uint16_t* __restrict param, uint16_t* __restrict low,
+                                   const float* __restrict grad, float* __restrict expAvg,
+                                   float* __restrict expAvgSq, size_t start, size_t count,
+                                   const Factors& factors) {
+  for (size_t i = start; i < start + count; ++i) {
+    const float master = floatOf(joinBits(param[i], low[i]));
+    const float next = update<lerpFromGrad>(master, grad[i], &expAvg[i], &expAvgSq[i], factors);
+    const uint32_t bits = splittableBits(bitsOf(next));
+    param[i] = splitHigh(bits);
+    low[i] = static_cast<uint16_t>(bits);
+  }
+}
+
 template <bool lerpFromGrad>
 SPILLWAY_BODY void adamwSplitLoop(uint16_t* __restrict param, uint16_t* __restrict low,
                                   const float* __restrict grad, float* __restrict expAvg,
                                   float* __restrict expAvgSq, size_t length,
                                   const Factors factors) {
-  for (size_t start = 0; start < length; start += kBlockElements) {
-    prefetchBlock(param, start + kPrefetchElements);
-    prefetchBlock(low, start + kPrefetchElements);
-    prefetchBlock(grad, start + kPrefetchElements);
-    prefetchBlock(expAvg, start + kPrefetchElements);
-    prefetchBlock(expAvgSq, start + kPrefetchElements);
-    const size_t end = std::min(length, start + kBlockElements);
-    for (size_t i = start; i < end; ++i) {
-      const float master = floatOf(joinBits(param[i], low[i]));
-      const float next = update<lerpFromGrad>(master, grad[i], &expAvg[i], &expAvgSq[i], factors);
-      const uint32_t bits = splittableBits(bitsOf(next));
-      param[i] = splitHigh(bits);
-      low[i] = static_cast<uint16_t>(bits);
-    }
+  size_t start = 0;
+  for (; length - start >= kBlockElements; start += kBlockElements) {
+    prefetchBlock<kBlockElements>(param, start + kPrefetchElements);
+    prefetchBlock<kBlockElements>(low, start + kPrefetchElements);
+    prefetchBlock<kBlockElements>(grad, start + kPrefetchElements);
+    prefetchBlock<kBlockElements>(expAvg, start + kPrefetchElements);
+    prefetchBlock<kBlockElements>(expAvgSq, start + kPrefetchElements);
+    adamwSplitRange<lerpFromGrad>(param, low, grad, expAvg, expAvgSq, start, kBlockElements,
+                                  factors);
   }
+  adamwSplitRange<lerpFromGrad>(param, low, grad, expAvg, expAvgSq, start, length - start,
+                                factors);
 }
 
 SPILLWAY_BODY void adamwSplitBody(uint16_t* param, uint16_t* low, const float* grad, float* expAvg,

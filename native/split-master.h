@@ -14,9 +14,11 @@ SPILLWAY_BODY uint32_t joinBits(uint16_t param, uint16_t low) {
          static_cast<uint32_t>(static_cast<int32_t>(static_cast<int16_t>(low)));
 }
 
-// A mask and no conditional: gcc would turn that into a branch and give up vectorising.
+// A mask and no conditional: gcc would turn that into a branch and give up vectorising. The
+// comparison is one of signed numbers, which AVX2 has.
 SPILLWAY_BODY uint32_t splittableBits(uint32_t bits) {
-  const uint32_t isNan = 0u - static_cast<uint32_t>((bits & 0x7FFFFFFFu) > 0x7F800000u);
+  const int32_t magnitude = static_cast<int32_t>(bits & 0x7FFFFFFFu);
+  const uint32_t isNan = 0u - static_cast<uint32_t>(magnitude > 0x7F800000);
   return (bits & ~isNan) | (0x7FC00000u & isNan);
 }
 
