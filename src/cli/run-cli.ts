@@ -147,7 +147,7 @@ function addTune(program: Command): void {
     .allowUnknownOption()
     .addHelpText(
       'after',
-      '\nTakes the keys of train. Measures copies and AdamW; the folders of nvme_path; the blocks of\nmodel_name_or_path, where these are given. Takes less than 20 seconds.',
+      '\nTakes the keys of train. Measures copies and AdamW; the folders of nvme_path; the blocks of\nmodel_name_or_path, where these are given. Takes 20 seconds at most: where machine or disk are\nslow, it repeats less, computes shorter rows and leaves operations out, which plan then estimates.',
     )
     .action(async (args: string[], options: TuneCommandOptions) => {
       print(await runTuneCommand(args, options));

@@ -18,6 +18,7 @@ import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout
 import { simulate } from '../plan/simulate.js';
 import { bytesPerLink, bytesPerPhase, type Phase, type StepPlan } from '../plan/step-plan.js';
 import type { Timeline } from '../plan/timeline.js';
+import { transferWork } from '../plan/transfer-work.js';
 import { checkOptions } from './check-options.js';
 import {
   clipsOf,
@@ -47,6 +48,8 @@ export interface TrainingForecast extends TrainingPlan {
   /** Exact, by phase; undefined on a device that only a run tells about. */
   readonly devicePeaks: Readonly<Record<Phase, number>> | undefined;
   readonly timeline: Timeline;
+  /** What the timeline was simulated by. */
+  readonly costs: StepCosts;
   /** Seconds in which each lane is busy in a steady step. */
   readonly secondsPerLane: Readonly<Record<Lane, number>>;
   readonly largerBudgets: Readonly<Record<'device' | 'host', LargerBudget>>;
@@ -89,11 +92,9 @@ export async function forecastTraining(
     const { plan } = planned;
     const packing = packingOf(device, options, layout, planned);
     const step = stepOf(options, packing, planned);
-    const { costs, missing } = await costsFor(realName(device), planned.workers);
-    const timeline = simulate(
-      { plan: step, repeat: STEPS },
-      costsOf(device, options, layout, planned, costs),
-    );
+    const { costs: machine, missing } = await costsFor(realName(device), planned.workers);
+    const costs = costsOf(device, options, layout, planned, machine);
+    const timeline = simulate({ plan: step, repeat: STEPS }, costs);
     const batches = batchesOf(options);
     const bytesPerStep = bytesPerLink(step);
     return {
@@ -107,6 +108,7 @@ export async function forecastTraining(
         ? await simulateDevice(device, { ...packing, blocks, plan, step, batches })
         : undefined,
       timeline,
+      costs,
       secondsPerLane: timeline.steps.at(-1)!.busySeconds,
       unmeasured: missing,
       largerBudgets: largerBudgets(device, options, layout, planned, budgets, bytesPerStep),
@@ -130,16 +132,15 @@ export function costsOf(
   { plan, profiles, workers }: PlannedTraining,
   costs: MachineCosts,
 ): StepCosts {
-  const { stagingCount: read, spillStagingCount: write } = plan;
+  const { stagingCount: read, spillStagingCount: write, homes } = plan;
+  const { blocks } = options.model;
+  const dtype = options.dtype ?? 'float32';
+  const outputShape = (block: number) => profiles[block]!.outputShape;
   return stepCosts(costs, {
     workers,
     buffers: { read, write },
-    workOf: computeWork({
-      blocks: options.model.blocks,
-      layout,
-      dtype: options.dtype ?? 'float32',
-      outputShape: (block) => profiles[block]!.outputShape,
-    }),
+    workOf: computeWork({ blocks, layout, dtype, outputShape }),
+    transferWork: transferWork({ blocks, layout, homes, dtype }),
   });
 }
 

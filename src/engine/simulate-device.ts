@@ -81,6 +81,8 @@ export interface BareRunner {
   readonly packed: readonly PackedParams[];
   /** Where fetched bytes would be; undefined values until it is written to. */
   readonly region: DeviceRegion;
+  /** Frees what is left of the step and begins another. */
+  readonly restart: () => void;
 }
 
 /** Runs `body` with a step begun on `device`, whose states have arbitrary values; frees all of it. */
@@ -106,9 +108,13 @@ export async function withComputeRunner<T>(
     onActivation: shapes.note,
     countUpload: () => undefined,
   });
-  try {
+  const restart = (): void => {
+    runner.clear();
     runner.begin(batches.map(auxOf));
-    return await body({ runner, packed, region });
+  };
+  try {
+    restart();
+    return await body({ runner, packed, region, restart });
   } finally {
     runner.clear();
     region.dispose();

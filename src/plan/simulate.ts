@@ -10,7 +10,7 @@
  * Pure functions.
  */
 import { LINKS, type Lane, type Link } from '../../core/types.js';
-import { transferSeconds, type StepCosts } from './costs.js';
+import { laneSeconds, type StepCosts } from './costs.js';
 import { EventQueue, MinHeap } from './event-queue.js';
 import { SimulatedBuffers, SimulatedLink } from './simulated-link.js';
 import { pieceCount, startTransfer, type TransferLanes } from './simulated-transfer.js';
@@ -34,8 +34,9 @@ export interface SimulationRules {
   readonly sharedUpdates?: boolean;
   /** Staging buffers, `MemoryPlan.stagingCount` and `.spillStagingCount`. Default: no limit. */
   readonly buffers?: { readonly read: number; readonly write: number };
-  /** Seconds from an operation's turn until its kernels are launched. Default 0. */
-  readonly launchSeconds?: number;
+  /** Seconds of the host: from a compute operation's turn until its kernels are launched; after the
+   * pieces of a transfer. Default 0. */
+  readonly hostSeconds?: (step: number, operation: Operation) => number;
   /** How much a read and a write exclude each other on NVMe: 0 not at all, 1 wholly. Default 0. */
   readonly nvmeSharing?: number;
 }
@@ -53,12 +54,7 @@ const UPDATE_PIECES = 2;
 
 /** Predicts the steps of `sequence` by `costs`. */
 export function simulate(sequence: StepSequence, costs: StepCosts): Timeline {
-  const seconds: LaneSeconds = (_step, operation, lane) => {
-    if (lane === 'compute') return costs.computeSeconds(operation);
-    if (lane !== 'update') return transferSeconds(operation.bytes[lane] ?? 0, costs.links[lane]);
-    const { action } = operation;
-    return action.kind === 'update' ? action.length / costs.updateElementsPerSecond : 0;
-  };
+  const seconds = laneSeconds(costs);
   return simulateWith(sequence, seconds, { ...costs, sharedUpdates: true });
 }
 
@@ -103,6 +99,7 @@ class Simulation {
     links.nvme_read.shareWith(links.nvme_write, nvmeSharing);
     links.nvme_write.shareWith(links.nvme_read, nvmeSharing);
     this.#lanes = {
+      clock: this.#clock,
       links,
       readBuffers: new SimulatedBuffers(buffers.read),
       writeBuffers: new SimulatedBuffers(buffers.write),
@@ -156,8 +153,9 @@ class Simulation {
     const { id, lane, action } = operation;
     const seconds = (of: Lane): number => this.#seconds(index, operation, of);
     const { now } = this.#clock;
+    const hostSeconds = this.#rules.hostSeconds?.(index, operation) ?? 0;
     if (lane === 'compute') {
-      const launchAt = now + (this.#rules.launchSeconds ?? 0);
+      const launchAt = now + hostSeconds;
       const took = seconds('compute');
       this.#clock.at(launchAt, () => {
         const start = Math.max(launchAt, this.#computeFreeAt);
@@ -180,7 +178,8 @@ class Simulation {
         took[link] = seconds(link);
         step.addBusy(link, took[link]);
       }
-      const shape = { priority: id, bytes: operation.bytes, seconds: took };
+      const isFetch = lane === 'upload';
+      const shape = { priority: id, isFetch, bytes: operation.bytes, seconds: took, hostSeconds };
       startTransfer(shape, this.#lanes, {
         started: (time) => step.started(id, time),
         copied: () => step.copied(id),

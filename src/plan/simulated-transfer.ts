@@ -3,9 +3,11 @@
  * `TierManager.read` and `.write`.
  *
  * Up: pieces are read ahead from NVMe into free buffers and uploaded in order. Down: each piece is
- * read first where it is added to what is there, copied from the device, and written behind.
+ * read first where it is added to what is there, copied from the device, and written behind. After
+ * each piece the host may work on it, while others use the device's link.
  */
 import { LINKS, type Link } from '../../core/types.js';
+import type { EventQueue } from './event-queue.js';
 import { PIECE_BYTES, type SimulatedBuffers, type SimulatedLink } from './simulated-link.js';
 
 /** Pieces of one transfer at most, so that plans of large models are simulated quickly. */
@@ -18,6 +20,7 @@ export function pieceCount(bytes: number, most: number = MOST_PIECES): number {
 
 /** What transfers share. */
 export interface TransferLanes {
+  readonly clock: EventQueue;
   readonly links: Readonly<Record<Link, SimulatedLink>>;
   readonly readBuffers: SimulatedBuffers;
   readonly writeBuffers: SimulatedBuffers;
@@ -26,9 +29,13 @@ export interface TransferLanes {
 /** One transfer. */
 export interface TransferShape {
   readonly priority: number;
+  /** Whether it brings bytes to the device. */
+  readonly isFetch: boolean;
   readonly bytes: Readonly<Partial<Record<Link, number>>>;
   /** Of all its pieces together. */
   readonly seconds: Readonly<Record<Link, number>>;
+  /** Of the host, after all its pieces together. */
+  readonly hostSeconds: number;
 }
 
 /** Told of a transfer's progress. */
@@ -47,8 +54,8 @@ export function startTransfer(
   events: TransferEvents,
 ): void {
   const moved = new Pieces(shape, lanes, events);
-  if (shape.bytes.upload === undefined) moved.down();
-  else moved.up();
+  if (shape.isFetch) moved.up();
+  else moved.down();
 }
 
 class Pieces {
@@ -69,7 +76,7 @@ class Pieces {
 
   up(): void {
     if (this.#uses('nvme_read')) this.#upThroughBuffers();
-    else this.#inTurn(0, (next) => this.#move('upload', next), this.#events.done);
+    else this.#inTurn(0, (next) => this.#copy('upload', next), this.#events.done);
   }
 
   /** Reads take the buffers that are free, and wait for one only when none is under way. */
@@ -90,7 +97,7 @@ class Pieces {
     const visit = (): void => {
       if (isVisiting || isRead[visited] !== true) return;
       isVisiting = true;
-      this.#move('upload', () => {
+      this.#copy('upload', () => {
         isVisiting = false;
         visited += 1;
         readBuffers.release(1);
@@ -127,7 +134,7 @@ class Pieces {
       close();
     };
     if (!this.#uses('nvme_write')) {
-      this.#inTurn(0, (next) => this.#move('download', next), composed);
+      this.#inTurn(0, (next) => this.#copy('download', next), composed);
       return;
     }
     const { writeBuffers } = this.#lanes;
@@ -135,7 +142,7 @@ class Pieces {
     const piece = (next: () => void): void => {
       writeBuffers.acquire(buffers, () => {
         this.#move('nvme_read', () => {
-          this.#move('download', () => {
+          this.#copy('download', () => {
             open += 1;
             this.#move('nvme_write', () => {
               writeBuffers.release(buffers);
@@ -153,6 +160,16 @@ class Pieces {
   #inTurn(index: number, piece: (next: () => void) => void, done: () => void): void {
     if (index === this.#count) done();
     else piece(() => this.#inTurn(index + 1, piece, done));
+  }
+
+  /** A piece on the device's link, and what the host does with it. */
+  #copy(link: 'upload' | 'download', done: () => void): void {
+    const seconds = this.#shape.hostSeconds / this.#count;
+    this.#move(link, () => {
+      const { clock } = this.#lanes;
+      if (seconds === 0) done();
+      else clock.at(clock.now + seconds, done);
+    });
   }
 
   #uses(link: Link): boolean {

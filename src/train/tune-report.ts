@@ -42,7 +42,7 @@ export interface TuneReport {
 }
 
 /**
- * Measures for less than 20 seconds.
+ * Measures for 20 seconds at most.
  *
  * @throws as planning the model does, NVME_FULL, PATH_UNWRITABLE, DEVICE_UNAVAILABLE
  */
@@ -99,7 +99,7 @@ async function computeRequest(
   config: TrainConfig,
   modelNameOrPath: string | undefined,
   logger: Logger,
-): Promise<Omit<ComputeRequest, 'seconds'> | undefined> {
+): Promise<ComputeRequest | undefined> {
   const { strictConfig, packing, perDeviceTrainBatchSize: batchSize } = config;
   if (modelNameOrPath === undefined) return undefined;
   const model = await readModelDefinition(modelNameOrPath, { strictConfig, logger });

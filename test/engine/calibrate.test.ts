@@ -23,7 +23,8 @@ const newFolder = (): string => mkdtempSync(join(root, 'costs-'));
 
 const KEYS: CostKeys = { device: 'native', dtype: 'float32', workers: 1, nvmePaths: [root] };
 const LINK = { bytesPerSecond: 3e9, secondsPerPiece: 1e-5 };
-const COPIES = { upload: LINK, download: { ...LINK, bytesPerSecond: 2e9 } };
+const HOST = { checkedBytesPerSecond: 7e9, addedBytesPerSecond: 3e9 };
+const COPIES = { upload: LINK, download: { ...LINK, bytesPerSecond: 2e9 }, host: HOST };
 
 describe('kept costs', () => {
   it('come back as they were put, and defaults stand in for the rest by name', async () => {
@@ -37,13 +38,16 @@ describe('kept costs', () => {
     await store.putCopies('native', COPIES);
     const disk = { nvmeRead: LINK, nvmeWrite: LINK, nvmeSharing: 0.5 };
     await store.putDisk([root], disk);
+    await store.putNvmeUpdate(KEYS, 1.5e9);
     await store.close();
     const { costs, missing } = await knownCosts(KEYS, DEFAULT_COSTS, folder);
-    expect(costs.links).toEqual({ ...COPIES, nvme_read: LINK, nvme_write: LINK });
-    expect(costs.nvmeSharing).toBe(0.5);
+    const { upload, download, host } = COPIES;
+    expect(costs.links).toEqual({ upload, download, nvme_read: LINK, nvme_write: LINK });
+    expect(costs).toMatchObject({ host, nvmeSharing: 0.5, updateNvmeBytesPerSecond: 1.5e9 });
     expect(missing).toEqual(['update', 'compute']);
     const elsewhere = await knownCosts({ ...KEYS, nvmePaths: ['/other'] }, DEFAULT_COSTS, folder);
     expect(elsewhere.missing).toEqual(['update', 'nvme', 'compute']);
+    expect(elsewhere.costs.updateNvmeBytesPerSecond).toBeUndefined();
     const other = await knownCosts({ ...KEYS, device: 'cpu' }, DEFAULT_COSTS, folder);
     expect(other.missing).toContain('copies');
   });
@@ -83,6 +87,13 @@ describe('a disk that reads and writes', () => {
   ])('shares %s', (_name, read, write, mixed, sharing) => {
     expect(costsOf(rates(read, write, mixed)).nvmeSharing).toBeCloseTo(sharing, 12);
   });
+
+  it('is judged by neighbouring measurements, and a burst of others\u2019 writes counts little', () => {
+    const rounds = [rates(2, 6, 3), rates(1, 3, 1.5), rates(2, 0.1, 3)].flat();
+    const { nvmeRead, nvmeWrite, nvmeSharing } = costsOf(rounds);
+    expect([nvmeRead.bytesPerSecond, nvmeWrite.bytesPerSecond]).toEqual([2, 3]);
+    expect(nvmeSharing).toBeCloseTo(1, 12);
+  });
 });
 
 it('the median is the middle one, the lower of two', () => {
@@ -105,8 +116,9 @@ it.each(DEVICES)(
       nvmePaths: [files],
       compute: { options, length: 24, batchOf },
       folder,
-      computeSeconds: 0.2,
-      rateSeconds: 0.01,
+      seconds: 2,
+      // Much more than it takes, so that all of them are measured.
+      leastComputeSeconds: 60,
     });
     expect(readdirSync(files)).toEqual([]); // No file stays.
     const costsFor = async (name: string, workers: number) => {

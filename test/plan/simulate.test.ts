@@ -111,13 +111,52 @@ describe('timelines worked out by hand', () => {
   it('launches two operations, so that what the third waits for may come after the first', () => {
     // Operation 3 is launched when 1 is over; with it, what it frees.
     const plan = planOf(compute(1), compute(4), compute(1), compute(1));
-    const timeline = simulate([plan], costs({ launchSeconds: 0.5 }));
+    const timeline = simulate([plan], costs({ hostSeconds: () => 0.5 }));
     // The launches of 1, 2 and 3 are hidden behind what runs.
     expect(spans(timeline)).toEqual([
       [0.5, 1.5],
       [1.5, 5.5],
       [5.5, 6.5],
       [6.5, 7.5],
+    ]);
+  });
+
+  it('lets others use the link while the host works on what a transfer brought', () => {
+    const rules = { hostSeconds: (_step: number, { id }: Operation) => (id === 0 ? 4 : 0) };
+    const plan = planOf(spill(2), spill(3), compute(1, { copied: [0] }));
+    expect(once(plan, rules)).toEqual([
+      [0, 6],
+      [2, 5],
+      [6, 7],
+    ]);
+  });
+
+  it('keeps the upload link busy with what it copies within the device', () => {
+    const copied = { pieces: 1, localBytes: 2 * RATE, checkedBytes: 0, addedBytes: 0 };
+    const plan = planOf(fetch(0, 0, { bytes: {} }), fetch(1), compute(1, { after: [0, 1] }));
+    const timeline = simulate([plan], {
+      ...costs(),
+      transferWork: ({ id }) => (id === 0 ? copied : { ...copied, localBytes: 0 }),
+    });
+    expect(spans(timeline)).toEqual([
+      [0, 2],
+      [2, 3],
+      [3, 4],
+    ]);
+  });
+
+  it('updates what streams from NVMe at the rate of the stream, and hands each shard over', () => {
+    const bytes = { nvme_read: RATE, nvme_write: RATE };
+    const plan = planOf(update(1, 0, { bytes }), update(5, 0, { bytes }), update(1, 0));
+    const timeline = simulate([plan], {
+      ...costs(),
+      updateNvmeBytesPerSecond: RATE / 2,
+      updateSecondsPerShard: 0.5,
+    });
+    expect(spans(timeline)).toEqual([
+      [0, 4.5],
+      [4.5, 10],
+      [10, 11.5],
     ]);
   });
 
@@ -262,14 +301,23 @@ const randomPlan: fc.Arbitrary<StepPlan> = fc
     return planOf(...drafts);
   });
 
-const randomRules = fc.record({
+type RandomRules = Omit<Required<SimulationRules>, 'hostSeconds' | 'sharedUpdates'> & {
+  readonly host: number;
+};
+
+const randomRules: fc.Arbitrary<RandomRules> = fc.record({
   workers: fc.integer({ min: 1, max: 3 }),
   buffers: fc.record({
     read: fc.integer({ min: 1, max: 4 }),
     write: fc.integer({ min: 2, max: 4 }),
   }),
-  launchSeconds: fc.constantFrom(0, 0.25),
+  host: fc.constantFrom(0, 0.25),
   nvmeSharing: fc.constantFrom(0, 0.5, 1),
+});
+
+const rulesOf = ({ host, ...rules }: RandomRules, scale = 1): SimulationRules => ({
+  ...rules,
+  hostSeconds: () => host * scale,
 });
 
 /** Seconds of the longest chain of operations that wait for one another within a step. */
@@ -295,7 +343,7 @@ describe('whatever the plan', () => {
         randomRules,
         fc.integer({ min: 1, max: 3 }),
         (plan, rules, repeat) => {
-          const of = costs(rules);
+          const of = costs(rulesOf(rules));
           const timeline = simulate({ plan, repeat }, of);
           expect(timeline.steps).toHaveLength(repeat);
           for (const { starts, ends, start, finished, updated } of timeline.steps) {
@@ -317,7 +365,7 @@ describe('whatever the plan', () => {
           }
           expect(timeline.seconds * tolerance).toBeGreaterThanOrEqual(criticalPath(plan, of));
           const serial = LANES.reduce((sum, lane) => sum + timeline.busySeconds[lane], 0);
-          const launches = repeat * plan.operations.length * rules.launchSeconds;
+          const launches = repeat * plan.operations.length * rules.host;
           expect(timeline.seconds).toBeLessThanOrEqual(
             (serial * (1 + rules.nvmeSharing) + launches) * tolerance,
           );
@@ -330,14 +378,14 @@ describe('whatever the plan', () => {
   it('a step alone lasts as long as it is scaled: twice the costs, twice the time', () => {
     fc.assert(
       fc.property(randomPlan, randomRules, (plan, rules) => {
-        const slow = costs({ ...rules, launchSeconds: 2 * rules.launchSeconds });
+        const slow = costs(rulesOf(rules, 2));
         const twice: StepCosts = {
           ...slow,
           links: costs({}, { upload: 2, download: 2, nvme_read: 2, nvme_write: 2 }).links,
           computeSeconds: (operation) => 2 * slow.computeSeconds(operation),
           updateElementsPerSecond: 0.5,
         };
-        const plain = simulate({ plan, repeat: 2 }, costs(rules)).seconds;
+        const plain = simulate({ plan, repeat: 2 }, costs(rulesOf(rules))).seconds;
         expect(simulate({ plan, repeat: 2 }, twice).seconds).toBeCloseTo(2 * plain, 6);
       }),
       { numRuns: 200 },

@@ -15,18 +15,21 @@ import { ABI_VERSION, isa, kernels } from '../../../tiers/native/binding.js';
 import { openFailure } from '../../../tiers/nvme/data-file.js';
 import {
   DEFAULT_COSTS,
+  type HostCosts,
   type LinkCost,
   type MachineCosts,
   type MeasuredCompute,
+  type UpdateCosts,
 } from '../../plan/costs.js';
 
 /** Version of the records below. */
-const VERSION = 1;
+const VERSION = 2;
 
 /** Of device and host, whatever the disk. */
 export interface CopyCosts {
   readonly upload: LinkCost;
   readonly download: LinkCost;
+  readonly host: HostCosts;
 }
 
 /** Of a set of folders. */
@@ -34,11 +37,6 @@ export interface DiskCosts {
   readonly nvmeRead: LinkCost;
   readonly nvmeWrite: LinkCost;
   readonly nvmeSharing: number;
-}
-
-/** Of the optimizer's workers. */
-export interface UpdateCosts {
-  readonly updateElementsPerSecond: number;
 }
 
 /** What was measured, and what was not and is taken from defaults. */
@@ -97,6 +95,11 @@ export class CostStore {
     await this.#put(`update/${dtype}/${workers}`, costs);
   }
 
+  /** Of updates whose states are in `nvmePaths`; bytes per second, read and written. */
+  async putNvmeUpdate(keys: Omit<CostKeys, 'device'>, bytesPerSecond: number): Promise<void> {
+    await this.#put(nvmeUpdateKey(keys), { bytesPerSecond });
+  }
+
   async putDisk(paths: readonly string[], costs: DiskCosts): Promise<void> {
     await this.#put(diskKey(paths), costs);
   }
@@ -107,10 +110,12 @@ export class CostStore {
   }
 
   /** Everything that is known, defaults for the rest. */
-  known({ device, dtype, workers, nvmePaths }: CostKeys, defaults: MachineCosts): KnownCosts {
+  known(keys: CostKeys, defaults: MachineCosts): KnownCosts {
+    const { device, dtype, workers, nvmePaths } = keys;
     const copies = this.#get(`copies/${device}`) as CopyCosts | undefined;
     const update = this.#get(`update/${dtype}/${workers}`) as UpdateCosts | undefined;
     const disk = this.#get(diskKey(nvmePaths)) as DiskCosts | undefined;
+    const nvmeUpdate = this.#get(nvmeUpdateKey(keys)) as { bytesPerSecond: number } | undefined;
     const compute = this.#all(`compute/${device}/`) as MeasuredCompute[];
     const missing: KnownCosts['missing'][number][] = [];
     if (copies === undefined) missing.push('copies');
@@ -128,11 +133,10 @@ export class CostStore {
           nvme_write: disk?.nvmeWrite ?? links.nvme_write,
         },
         nvmeSharing: disk?.nvmeSharing ?? defaults.nvmeSharing,
-        updateElementsPerSecond:
-          update?.updateElementsPerSecond ?? defaults.updateElementsPerSecond,
+        ...update,
+        ...(nvmeUpdate && { updateNvmeBytesPerSecond: nvmeUpdate.bytesPerSecond }),
+        host: copies?.host ?? defaults.host,
         compute,
-        // What was measured was measured with its launch.
-        launchSeconds: compute.length === 0 ? defaults.launchSeconds : 0,
       },
       missing,
     };
@@ -200,6 +204,10 @@ function machineKey(): string {
 
 function diskKey(paths: readonly string[]): string {
   return `disk/${digest(paths.map((path) => resolve(path)).join('\0'))}`;
+}
+
+function nvmeUpdateKey({ dtype, workers, nvmePaths }: Omit<CostKeys, 'device'>): string {
+  return `nvme-update/${dtype}/${workers}/${diskKey(nvmePaths)}`;
 }
 
 function digest(text: string): string {
