@@ -4,7 +4,7 @@
  */
 import type { Tier } from '../../core/types.js';
 import type { PeakBytes } from './peak-bytes.js';
-import type { GroupHomes, MemoryPlanInput, OffloadDevice } from './placement.js';
+import type { GroupHomes, MemoryPlanInput } from './placement.js';
 
 /** Something whose tier the plan decides. */
 export interface Movable {
@@ -17,15 +17,11 @@ export interface Movable {
 
 const NEAR: readonly Tier[] = ['device', 'host'];
 const HOST: readonly Tier[] = ['host'];
-
-/** The wish for the home of a group's states. Gradients have none of their own. */
-export function wishFor(state: keyof GroupHomes, input: MemoryPlanInput): OffloadDevice {
-  return state === 'param' ? input.offloadParam : input.offloadOptimizer;
-}
+const DEVICE: readonly Tier[] = ['device'];
 
 /** All of them, in order of preference; `tier` is read when it is their turn. */
 export function* movables(input: MemoryPlanInput, peaks: PeakBytes): Generator<Movable> {
-  const { activationTiers, accumulatorTiers, homes } = peaks.decisions;
+  const { activationTiers, accumulatorTiers } = peaks.decisions;
   // The newest activation checkpoints are used first.
   for (let block = activationTiers.length - 1; block >= 0; block -= 1) {
     const places = activationTiers[block]!;
@@ -42,13 +38,8 @@ export function* movables(input: MemoryPlanInput, peaks: PeakBytes): Generator<M
     };
     yield { tier, tiers: HOST, move };
   }
-  const home = (group: number, state: keyof GroupHomes, tiers: readonly Tier[]): Movable => ({
-    tier: homes[group]![state],
-    tiers,
-    move: (tier) => {
-      peaks.moveHome(group, state, tier);
-    },
-  });
+  const home = (group: number, state: keyof GroupHomes, tiers: readonly Tier[]): Movable =>
+    homeOf(peaks, group, state, tiers);
   const groups = input.layout.groups.map(({ index }) => index);
   if (input.offloadParam === 'auto') {
     const tiers = input.hostAddressableDevice ? NEAR : HOST;
@@ -61,6 +52,28 @@ export function* movables(input: MemoryPlanInput, peaks: PeakBytes): Generator<M
   if (input.offloadOptimizer === 'auto') {
     for (const group of groups) yield home(group, 'optimizer', HOST);
   }
+}
+
+/** States that a device may hold which the CPU addresses; better there than nowhere. */
+export function* statesForDevice(input: MemoryPlanInput, peaks: PeakBytes): Generator<Movable> {
+  if (!input.hostAddressableDevice) return;
+  const { offloadParam, offloadOptimizer } = input;
+  for (const state of ['param', 'grad', 'optimizer'] as const) {
+    if ((state === 'param' ? offloadParam : offloadOptimizer) !== 'auto') continue;
+    for (const { index } of input.layout.groups) yield homeOf(peaks, index, state, DEVICE);
+  }
+}
+
+function homeOf(
+  peaks: PeakBytes,
+  group: number,
+  state: keyof GroupHomes,
+  tiers: readonly Tier[],
+): Movable {
+  const move = (tier: Tier): void => {
+    peaks.moveHome(group, state, tier);
+  };
+  return { tier: peaks.decisions.homes[group]![state], tiers, move };
 }
 
 /** The items in an order that spreads evenly over them, whatever number is taken: first to last by

@@ -2,24 +2,32 @@
  * @file The decisions that a memory plan starts from: everything as far from the device as it may be.
  *
  * Where the files have no room for all of that, what is wanted nearest leaves them first, as far as
- * host and device allow; where that is not enough, nothing is in files.
+ * host and device allow; where that is not enough, nothing is in files. What the host has no room for
+ * then goes to the device.
  */
 import type { Tier } from '../../core/types.js';
 import { MIN_STAGING } from '../../tiers/host/staging-pool.js';
 import type { Decisions } from './decisions.js';
-import { movables, wishFor, type Movable } from './movables.js';
+import { movables, statesForDevice, type Movable } from './movables.js';
 import { PeakBytes, type PlanSizes } from './peak-bytes.js';
-import type { OffloadDevice } from './placement.js';
+import type { MemoryPlanInput, OffloadDevice } from './placement.js';
 
 /** The decisions to start from, and their peaks; undefined where nothing fits. */
 export function startPlacement(sizes: PlanSizes): PeakBytes | undefined {
+  const { input } = sizes;
   const peaks = new PeakBytes(sizes, farthest(sizes));
-  leaveFiles(sizes, peaks);
-  if (sizes.input.nvmePathCount === 0) moveToDevice(sizes, peaks);
-  if (peaks.fits || sizes.input.nvmePathCount === 0) return peaks.fits ? peaks : undefined;
-  const withoutFiles = new PeakBytes(sizes, farthest(sizes, 'host'));
-  moveToDevice(sizes, withoutFiles);
-  return withoutFiles.fits ? withoutFiles : undefined;
+  if (input.nvmePathCount > 0) {
+    relieve(input, peaks, 'nvme', 'host', movables(input, peaks));
+    relieve(input, peaks, 'nvme', 'device', movables(input, peaks));
+    relieve(input, peaks, 'nvme', 'device', statesForDevice(input, peaks));
+    // These need no staging buffers any longer, which may leave room.
+    relieve(input, peaks, 'nvme', 'host', movables(input, peaks));
+    if (peaks.fits) return peaks;
+  }
+  const inMemory = new PeakBytes(sizes, farthest(sizes, 'host'));
+  relieve(input, inMemory, 'host', 'device', statesForDevice(input, inMemory));
+  relieve(input, inMemory, 'host', 'device', movables(input, inMemory));
+  return inMemory.fits ? inMemory : undefined;
 }
 
 /** Decisions with everything as far from the device as wishes and paths allow. */
@@ -64,33 +72,19 @@ function forcedHome(offload: OffloadDevice): Tier | undefined {
   }
 }
 
-/** Takes out of files what is too much for them: to the host, then to the device. */
-function leaveFiles({ input }: PlanSizes, peaks: PeakBytes): void {
-  const { budgets } = input;
-  const filesFit = (): boolean => peaks.bytes.nvme <= budgets.nvme;
-  const memoryFits = (): boolean =>
-    peaks.bytes.device <= budgets.device && peaks.bytes.host <= budgets.host;
-  if (filesFit() || !memoryFits()) return;
-  const leave = (thing: Movable, tier: Tier): void => {
-    thing.move(tier);
-    if (!memoryFits()) thing.move('nvme');
-  };
-  for (const tier of ['host', 'device'] as const) {
-    for (const thing of movables(input, peaks)) {
-      if (filesFit()) return;
-      if (thing.tier === 'nvme' && thing.tiers.includes(tier)) leave(thing, tier);
-    }
-  }
-}
-
-/** Without files, states that the host has no room for go to a device that the CPU addresses. */
-function moveToDevice({ input }: PlanSizes, peaks: PeakBytes): void {
-  if (!input.hostAddressableDevice) return;
-  for (const state of ['param', 'grad', 'optimizer'] as const) {
-    if (wishFor(state, input) !== 'auto') continue;
-    for (const { index } of input.layout.groups) {
-      if (peaks.bytes.host <= input.budgets.host) return;
-      peaks.moveHome(index, state, 'device');
-    }
+/** Moves one thing after the other until `from` holds no more than it may, each where `to` has room. */
+function relieve(
+  { budgets }: MemoryPlanInput,
+  peaks: PeakBytes,
+  from: Tier,
+  to: Tier,
+  things: Iterable<Movable>,
+): void {
+  const fits = (tier: Tier): boolean => peaks.bytes[tier] <= budgets[tier];
+  for (const thing of things) {
+    if (fits(from)) return;
+    if (thing.tier !== from || !thing.tiers.includes(to)) continue;
+    thing.move(to);
+    if (!fits(to)) thing.move(from);
   }
 }
