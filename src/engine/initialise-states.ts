@@ -3,10 +3,11 @@
  * an earlier run or with zeros, gradients with zeros.
  *
  * Everything streams in pieces of one chunk, whatever the size of a tensor: one is read while the
- * one before is written. Every region on NVMe is written whole, so that later writes meet allocated
- * blocks.
+ * one before is written, and zeros are written beside them. Every region on NVMe is written whole,
+ * so that later writes meet allocated blocks.
  */
 import { SpillwayError, assert } from '../../core/errors.js';
+import { settleAll } from '../../core/settle-all.js';
 import { CHUNK_ELEMENTS, elementBytes, type StateName } from '../../core/types.js';
 import { kernels } from '../../tiers/native/binding.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
@@ -32,15 +33,50 @@ export async function initialiseStates(
   model: Model,
   initial: InitialState | undefined,
 ): Promise<void> {
+  const failure = new AbortController();
+  const guarded = async (body: () => Promise<void>): Promise<void> => {
+    try {
+      await body();
+    } catch (error) {
+      failure.abort();
+      throw error;
+    }
+  };
+  const { signal } = failure;
   const pieces = new PiecesBehind();
-  await pieces.use(async () => {
+  const fillValues = async (): Promise<void> => {
     for (const group of store.layout.groups) {
       const sources = new Map<ParamName, TensorSource>();
       for (const { spec } of group.params) sources.set(spec.name, await sourceOf(model, spec));
-      const filler = new GroupFiller({ store, tiers, group, sources, initial, pieces });
+      const filler = new GroupFiller({ store, tiers, group, sources, initial, pieces, signal });
       for (const shard of group.shards) await filler.fill(shard);
     }
-  });
+  };
+  // Host memory that is touched for the first time holds up this thread, but not the disk, which
+  // has zeros to write.
+  await settleAll([
+    guarded(() => pieces.use(fillValues)),
+    guarded(() => fillZeros(store, tiers, initial, signal)),
+  ]);
+}
+
+/** Zeros for gradients and, in a run that begins, for moments. */
+async function fillZeros(
+  store: ParameterStore,
+  tiers: TierManager,
+  initial: InitialState | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const group of store.layout.groups) {
+    for (const state of statesOf(group, store.dtype)) {
+      const isMoment = state === 'exp_avg' || state === 'exp_avg_sq';
+      if (state !== 'grad' && !(isMoment && initial === undefined)) continue;
+      for (const shard of group.shards) {
+        if (signal.aborted) return;
+        await zeroState(store.location(shard, state), tiers);
+      }
+    }
+  }
 }
 
 async function sourceOf(model: Model, spec: ParamSpec): Promise<TensorSource> {
@@ -66,6 +102,8 @@ interface FillerParts {
   readonly sources: ReadonlyMap<ParamName, TensorSource>;
   readonly initial: InitialState | undefined;
   readonly pieces: PiecesBehind;
+  /** Aborted when something else failed. */
+  readonly signal: AbortSignal;
 }
 
 class GroupFiller {
@@ -78,19 +116,13 @@ class GroupFiller {
   }
 
   async fill(shard: Shard): Promise<void> {
-    const { initial, pieces, store, tiers } = this.#parts;
-    for (let start = 0; start < shard.length; start += CHUNK_ELEMENTS) {
+    const { initial, pieces, signal } = this.#parts;
+    for (let start = 0; start < shard.length && !signal.aborted; start += CHUNK_ELEMENTS) {
       const piece = { shard, start, length: Math.min(CHUNK_ELEMENTS, shard.length - start) };
       const buffers = await pieces.next();
       const values = await this.#readWeights(piece, buffers);
       if (initial !== undefined) await this.#readMoments(piece, initial, buffers, values);
       buffers.release([...values].map(([state, some]) => this.#write(piece, state, some)));
-    }
-    for (const state of this.#states) {
-      const isMoment = state === 'exp_avg' || state === 'exp_avg_sq';
-      if (state === 'grad' || (isMoment && initial === undefined)) {
-        await zeroState(store.location(shard, state), tiers);
-      }
     }
   }
 
