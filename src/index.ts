@@ -37,7 +37,7 @@ export { InferenceEngine } from './engine/inference-engine.js';
 export type { InferenceOptions } from './engine/inference-options.js';
 export type { Throttles } from './engine/link-turns.js';
 export type { SaveOptions } from './engine/save-parameters.js';
-export type { Span } from './engine/step-executor.js';
+export type { HostWork, Span } from './engine/step-executor.js';
 export type {
   Block,
   BlockAux,
