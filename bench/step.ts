@@ -14,54 +14,14 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { silentLogger } from '../core/logger.js';
 import { LANES, type Lane } from '../core/types.js';
 import { Engine } from '../src/engine/engine.js';
-import type { EngineOptions } from '../src/engine/engine-options.js';
 import type { Span } from '../src/engine/step-executor.js';
-import { defineModel } from '../src/model/define-model.js';
-import { languageModelBatch } from '../src/model/language-model-batch.js';
-import { modelFromConfig } from '../src/model/model-from-config.js';
 import { bytesPerLink } from '../src/plan/step-plan.js';
-
-const GPT2_SMALL = {
-  model_type: 'gpt2',
-  vocab_size: 50_257,
-  n_positions: 1024,
-  n_embd: 768,
-  n_layer: 12,
-  n_head: 12,
-};
-const LENGTH = 128;
+import { gpt2Small, LENGTH, REGIMES, tokenBatch, type Regime } from './regimes.js';
 
 /** The first steps fault memory in, and start with no update before them. */
 const WARM_UP = 2;
-
-type Regime = Pick<
-  EngineOptions,
-  'offloadParam' | 'offloadOptimizer' | 'deviceMemory' | 'hostMemory'
->;
-
-const REGIMES: Readonly<Record<string, Regime>> = {
-  resident: {
-    offloadParam: 'none',
-    offloadOptimizer: 'none',
-    deviceMemory: '4GiB',
-    hostMemory: '256MiB',
-  },
-  host: {
-    offloadParam: 'cpu',
-    offloadOptimizer: 'cpu',
-    deviceMemory: '512MiB',
-    hostMemory: '3GiB',
-  },
-  nvme: {
-    offloadParam: 'nvme',
-    offloadOptimizer: 'nvme',
-    deviceMemory: '512MiB',
-    hostMemory: '1GiB',
-  },
-};
 
 const median = (values: number[]) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
 const round4 = (value: number) => Number(value.toPrecision(4));
@@ -79,21 +39,15 @@ function laneSeconds(spans: readonly Span[]): Record<Lane, number> {
   return seconds;
 }
 
-function tokenBatch() {
-  const inputIds = Array.from({ length: LENGTH }, (_, i) => (i * 7919 + 13) % 50_257);
-  return languageModelBatch({ inputIds, labels: inputIds, batchSize: 1, length: LENGTH });
-}
-
 async function benchRegime(name: string, regime: Regime, nvmePath: string): Promise<void> {
   const rounds = Number(process.env['BENCH_ROUNDS'] ?? 9);
   const spans: Span[] = [];
-  const { blocks } = modelFromConfig(GPT2_SMALL, { strict: true, logger: silentLogger });
   const batch = tokenBatch();
   const engine = await Engine.create({
     ...regime,
     ...(name === 'nvme' ? { nvmePath } : {}),
     device: 'native',
-    model: defineModel({ name: 'gpt2-small', blocks }),
+    model: gpt2Small(),
     exampleBatch: batch,
     optimizerWorkers: 1,
     execution: { onSpan: (span) => spans.push(span) },
