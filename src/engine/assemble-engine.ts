@@ -11,12 +11,15 @@ import type { MicroBatch, Model } from '../model/block.js';
 import { modelFingerprint } from '../model/model-fingerprint.js';
 import { ADAMW_DEFAULTS, type AdamwOptions } from '../optim/adamw-options.js';
 import { OptimizerPool } from '../optim/optimizer-pool.js';
+import { computeWork } from '../plan/compute-work.js';
+import { stepCosts, type MachineCosts, type StepCosts } from '../plan/costs.js';
 import { packParams } from '../plan/packed-params.js';
 import type { BlockProfile } from '../plan/block-profile.js';
 import type { Phase } from '../plan/step-plan.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
 import { tablesReadAhead } from '../plan/tables-read-ahead.js';
+import { transferWork } from '../plan/transfer-work.js';
 import { ActivationShapes } from './activation-shapes.js';
 import { ActivationStore } from './activation-store.js';
 import { checkOptions } from './check-options.js';
@@ -53,6 +56,9 @@ export interface EngineParts {
   readonly devicePeaks: (
     batches: readonly MicroBatch[],
   ) => Promise<Record<Phase, number>> | undefined;
+  readonly stepCosts: (batches: readonly MicroBatch[], machine: MachineCosts) => StepCosts;
+  /** Threads of the optimizer pool. */
+  readonly workerCount: number;
   readonly steps: TrainingSteps;
   readonly evaluationPlanner: EvaluationPlanner;
   readonly evaluations: Evaluations;
@@ -207,6 +213,15 @@ export async function assembleEngine(
       const step = planner.planFor(batches);
       return meta && simulateDevice(meta, { ...packing, blocks, plan, step, batches });
     },
+    stepCosts: (batches, machine) => {
+      const shapes = batches.map((batch) => profilesOf(batch).map((one) => one.outputShape));
+      const outputShape = (block: number, microBatch: number) => shapes[microBatch]![block]!;
+      const workOf = computeWork({ blocks, layout, dtype, outputShape });
+      const buffers = { read: stagingCount, write: spillStagingCount };
+      const work = { workOf, transferWork: transferWork({ ...packing, blocks }) };
+      return stepCosts(machine, { workers, buffers, ...work });
+    },
+    workerCount: workers,
     steps: new TrainingSteps({
       layout,
       planner,

@@ -11,6 +11,7 @@
 import { SpillwayError, isCoded } from '../../core/errors.js';
 import type { Link, Tier } from '../../core/types.js';
 import type { MicroBatch } from '../model/block.js';
+import type { MachineCosts, StepCosts } from '../plan/costs.js';
 import type { MemoryPlan } from '../plan/placement.js';
 import type { Phase, StepPlan } from '../plan/step-plan.js';
 import { stateBytesOf, type ParamAddress } from '../plan/parameter-layout.js';
@@ -77,6 +78,16 @@ export class Engine {
   /** The operations of a step over micro-batches of these shapes. */
   stepPlan(batches: readonly MicroBatch[]): StepPlan {
     return this.#parts.planner.planFor(batches);
+  }
+
+  /** What a step over micro-batches of these shapes costs on a machine; for `simulate`. */
+  stepCosts(batches: readonly MicroBatch[], machine: MachineCosts): StepCosts {
+    return this.#parts.stepCosts(batches, machine);
+  }
+
+  /** Threads of the optimizer pool. */
+  get workerCount(): number {
+    return this.#parts.workerCount;
   }
 
   /**
