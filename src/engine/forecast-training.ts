@@ -15,11 +15,13 @@ import {
 } from '../plan/costs.js';
 import type { PackingInput } from '../plan/packed-params.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
+import type { MemoryPlan } from '../plan/placement.js';
 import { simulate } from '../plan/simulate.js';
 import { bytesPerLink, bytesPerPhase, type Phase, type StepPlan } from '../plan/step-plan.js';
 import type { Timeline } from '../plan/timeline.js';
 import { transferWork } from '../plan/transfer-work.js';
 import { checkOptions } from './check-options.js';
+import { EvaluationPlanner } from './evaluation-planner.js';
 import {
   clipsOf,
   planOn,
@@ -29,7 +31,8 @@ import {
 } from './plan-training.js';
 import { budgetsOf, DEFAULTS } from './resources.js';
 import { simulateDevice } from './simulate-device.js';
-import { StepPlanner } from './step-planner.js';
+import { lengthsOf, StepPlanner } from './step-planner.js';
+import { probeWorkspaces } from './workspace-probe.js';
 
 export type LinkBytes = Readonly<Record<Link, number>>;
 
@@ -47,6 +50,8 @@ export interface TrainingForecast extends TrainingPlan {
   readonly bytesPerPhase: Readonly<Record<Phase, LinkBytes>>;
   /** Exact, by phase; undefined on a device that only a run tells about. */
   readonly devicePeaks: Readonly<Record<Phase, number>> | undefined;
+  /** Of the device, exact, while something is evaluated. */
+  readonly evaluationPeak: number | undefined;
   readonly timeline: Timeline;
   /** What the timeline was simulated by. */
   readonly costs: StepCosts;
@@ -107,6 +112,7 @@ export async function forecastTraining(
       devicePeaks: isMeta(device)
         ? await simulateDevice(device, { ...packing, blocks, plan, step, batches })
         : undefined,
+      evaluationPeak: await evaluationPeakOf(device, options, packing, plan),
       timeline,
       costs,
       secondsPerLane: timeline.steps.at(-1)!.busySeconds,
@@ -129,7 +135,7 @@ export function costsOf(
   device: Device,
   options: PlanningOptions,
   layout: ParameterLayout,
-  { plan, profiles, workers }: PlannedTraining,
+  { plan, stepProfiles: profiles, workers }: PlannedTraining,
   costs: MachineCosts,
 ): StepCosts {
   const { stagingCount: read, spillStagingCount: write, homes } = plan;
@@ -160,7 +166,7 @@ export function packingOf(
   return { layout, homes: plan.homes, dtype: options.dtype ?? 'float32', bf16Operands };
 }
 
-/** The step over as many of the example batch as a step takes. */
+/** The step over as many of the largest micro-batch as a step takes. */
 export function stepOf(
   options: PlanningOptions,
   packing: PackingInput,
@@ -172,7 +178,7 @@ export function stepOf(
 function plannerOf(
   options: PlanningOptions,
   packing: PackingInput,
-  { plan, profiles, slotBytes }: PlannedTraining,
+  { plan, stepProfiles, slotBytes }: PlannedTraining,
 ): StepPlanner {
   const { blocks } = options.model;
   return new StepPlanner({
@@ -181,12 +187,39 @@ function plannerOf(
     plan,
     clips: clipsOf(options),
     slotLengths: blocks.map((_, index) => slotBytes(index) / 4),
-    profilesOf: () => profiles,
+    profilesOf: () => stepProfiles,
   });
 }
 
-export function batchesOf({ exampleBatch, gradientAccumulationSteps = 1 }: PlanningOptions) {
-  return Array.from({ length: gradientAccumulationSteps }, () => exampleBatch);
+export function batchesOf({
+  exampleBatch,
+  stepBatch = exampleBatch,
+  gradientAccumulationSteps = 1,
+}: PlanningOptions) {
+  return Array.from({ length: gradientAccumulationSteps }, () => stepBatch);
+}
+
+/** Highest bytes on the device while the largest micro-batch is evaluated, if any. */
+async function evaluationPeakOf(
+  device: Device,
+  { model: { blocks }, evaluationBatch }: PlanningOptions,
+  packing: PackingInput,
+  plan: MemoryPlan,
+): Promise<number | undefined> {
+  if (evaluationBatch === undefined || !isMeta(device)) return undefined;
+  const { layout, dtype } = packing;
+  const planner = new EvaluationPlanner({
+    ...packing,
+    blocks,
+    plan: { order: 'horizontal' },
+    region: plan.region,
+    most: 1,
+    lengthsOf: (batch) => lengthsOf(probeWorkspaces(device, blocks, layout, batch, dtype)),
+  });
+  const batches = [evaluationBatch];
+  const step = planner.planFor(batches);
+  const peaks = await simulateDevice(device, { ...packing, blocks, plan, step, batches });
+  return Math.max(...Object.values(peaks));
 }
 
 /** What a quarter more of a tier's budget would save. */

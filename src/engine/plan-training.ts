@@ -7,7 +7,7 @@ import { availableParallelism } from 'node:os';
 import type { Tier } from '../../core/types.js';
 import { createPlanningDevice } from '../../tiers/device/create-device.js';
 import type { Device } from '../../tiers/device/device.js';
-import type { Model } from '../model/block.js';
+import type { MicroBatch, Model } from '../model/block.js';
 import { stagingBytes, type StagingShape } from '../optim/staging.js';
 import type { BlockProfile } from '../plan/block-profile.js';
 import { planMemory } from '../plan/memory-plan.js';
@@ -25,6 +25,11 @@ export const TRAINING_DEFAULTS = { learningRate: 2e-5, maxGradNorm: 1 };
 /** What planning needs of an engine's options: the model's shapes, not its weights. */
 export type PlanningOptions = Omit<EngineOptions, 'model'> & {
   readonly model: Pick<Model, 'blocks'>;
+  /** The largest micro-batch of a step, where those of evaluations are larger. Default: the example
+   * batch. */
+  readonly stepBatch?: MicroBatch;
+  /** The largest micro-batch that is evaluated. Default: nothing is. */
+  readonly evaluationBatch?: MicroBatch;
 };
 
 /** A trainable table that is read by rows. */
@@ -40,6 +45,8 @@ export interface PlannedTraining {
   readonly plan: MemoryPlan;
   /** Of all blocks, at the shapes of the example batch. */
   readonly profiles: readonly BlockProfile[];
+  /** At the shapes of the largest micro-batch of a step. */
+  readonly stepProfiles: readonly BlockProfile[];
   /** Bytes of one activation checkpoint before block `block`. */
   readonly slotBytes: (block: number) => number;
   readonly staging: StagingShape;
@@ -93,9 +100,14 @@ export function planOn(
       stagingBytes({ dtype, depth, nvmeStates, maxShardLength, workers }),
   });
   const { nvmeStates, optimizerDepth: depth } = plan;
+  const { stepBatch } = options;
   return {
     plan,
     profiles,
+    stepProfiles:
+      stepBatch === undefined
+        ? profiles
+        : profilesOn(device, { ...options, exampleBatch: stepBatch }, layout),
     slotBytes: (block) => profiles[block - 1]?.outputBytes ?? 0,
     staging: { dtype, nvmeStates, depth, maxShardLength },
     workers,

@@ -57,8 +57,13 @@ export function evaluates(config: Pick<TrainConfig, 'evalStrategy' | 'evalOnStar
   return config.evalStrategy !== 'no' || config.evalOnStart;
 }
 
+/** Rows of a micro-batch that is evaluated; undefined in a run that evaluates nothing. */
+export function evaluationBatchSize(config: TrainConfig): number | undefined {
+  if (!evaluates(config)) return undefined;
+  return config.perDeviceEvalBatchSize ?? config.perDeviceTrainBatchSize;
+}
+
 /** Rows of the largest micro-batch of a run. */
 export function largestBatchSize(config: TrainConfig): number {
-  const evaluation = evaluates(config) ? (config.perDeviceEvalBatchSize ?? 0) : 0;
-  return Math.max(config.perDeviceTrainBatchSize, evaluation);
+  return Math.max(config.perDeviceTrainBatchSize, evaluationBatchSize(config) ?? 0);
 }

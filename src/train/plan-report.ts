@@ -19,7 +19,7 @@ import { homeShares, type TierShares } from '../plan/home-shares.js';
 import type { MicroBatchOrder } from '../plan/placement.js';
 import { stateBytesOf } from '../plan/parameter-layout.js';
 import type { Action, Phase, StepPlan } from '../plan/step-plan.js';
-import { engineOptionsOf, evaluates, largestBatchSize } from './engine-options-of.js';
+import { engineOptionsOf, evaluationBatchSize, largestBatchSize } from './engine-options-of.js';
 
 /** Bytes per link, under the links' names. */
 type LinkBytes = Readonly<Record<Link, number>>;
@@ -31,11 +31,14 @@ export interface PlanReport {
   /** Of weights, gradients and AdamW states. */
   readonly state_bytes: number;
   readonly order: MicroBatchOrder;
-  /** Of steps over the largest micro-batches, exact but for the device of a run that evaluates, or
-   * on a device that only a run tells about: there no more than this. */
+  /** Over the largest micro-batches; exact, but on a device that only a run tells about: there no
+   * more than this. */
   readonly peak_bytes: TierBytes;
-  /** Of the device by phase of a step; absent where only a run tells. */
-  readonly peak_bytes_by_phase?: Readonly<Record<Phase, TierBytes>>;
+  /** By phase of a step, while it loads and saves, and where it evaluates; absent where only a run
+   * tells. */
+  readonly peak_bytes_by_phase?: Readonly<Record<Phase | 'load' | 'save', TierBytes>> & {
+    readonly evaluation?: TierBytes;
+  };
   readonly budget_bytes: TierBytes;
   /** The smallest budgets that work. */
   readonly minimum_budgets: TierBytes;
@@ -67,7 +70,7 @@ interface BudgetGain {
   readonly bytes_saved_per_step: LinkBytes;
 }
 
-/** The report, and the largest micro-batch that it is for. */
+/** The report, and the largest micro-batch of a step. */
 export interface PlannedRun {
   readonly report: PlanReport;
   readonly batchSize: number;
@@ -97,13 +100,20 @@ export async function planReport(
   const { modelNameOrPath, strictConfig, packing } = config;
   const model = await readModelDefinition(modelNameOrPath, { strictConfig, logger });
   const length = Math.min(config.maxLength, model.maxPositions);
-  const batchSize = largestBatchSize(config);
+  const batchSize = config.perDeviceTrainBatchSize;
+  // How long documents are only data tell; short ones are within every model's limits.
+  const batchOf = (rows: number) =>
+    emptyBatch({ batchSize: rows, length, packed: packing, longestDocument: 2 });
+  const evaluation = evaluationBatchSize(config);
   const forecast = await forecastTraining(
     {
       ...engineOptionsOf(config),
       model,
-      // How long documents are only data tell; short ones are within every model's limits.
-      exampleBatch: emptyBatch({ batchSize, length, packed: packing, longestDocument: 2 }),
+      exampleBatch: batchOf(largestBatchSize(config)),
+      ...(evaluation !== undefined && {
+        stepBatch: batchOf(batchSize),
+        evaluationBatch: batchOf(evaluation),
+      }),
       logger,
     },
     (device, workers) =>
@@ -120,7 +130,7 @@ export async function planReport(
       parameters: layout.parameterCount,
       state_bytes: stateBytesOf(layout),
       order: plan.order,
-      ...peaksOf(forecast, evaluates(config)),
+      ...peaksOf(forecast),
       budget_bytes: budgets,
       minimum_budgets: plan.minimumBytes,
       homes: homeShares(plan.homes, lengths),
@@ -162,21 +172,26 @@ function driveLife(steps: number, stepSeconds: number): { steps: number; days: n
   return { steps: Math.floor(steps), days: (steps * stepSeconds) / SECONDS_PER_DAY };
 }
 
-function peaksOf(
-  { plan, devicePeaks }: TrainingForecast,
-  hasEvaluations: boolean,
-): Pick<PlanReport, 'peak_bytes' | 'peak_bytes_by_phase'> {
-  const { device: bound, host, nvme } = plan.peakBytes;
+function peaksOf({
+  plan,
+  devicePeaks,
+  evaluationPeak,
+}: TrainingForecast): Pick<PlanReport, 'peak_bytes' | 'peak_bytes_by_phase'> {
   if (devicePeaks === undefined) return { peak_bytes: plan.peakBytes };
+  const { host, nvme } = plan.peakBytes;
+  // What host and NVMe hold is leased for the whole run.
+  const peak = (device: number): TierBytes => ({ device, host, nvme });
   const { forward, backward, update } = devicePeaks;
-  const device = hasEvaluations ? bound : Math.max(forward, backward, update);
   return {
-    peak_bytes: { device, host, nvme },
+    peak_bytes: peak(Math.max(forward, backward, update, evaluationPeak ?? 0)),
     peak_bytes_by_phase: {
-      // What host and NVMe hold is leased for the whole run.
-      forward: { device: forward, host, nvme },
-      backward: { device: backward, host, nvme },
-      update: { device: update, host, nvme },
+      // Beside steps and evaluations there is what stays for the whole run.
+      load: peak(update),
+      forward: peak(forward),
+      backward: peak(backward),
+      update: peak(update),
+      ...(evaluationPeak !== undefined && { evaluation: peak(evaluationPeak) }),
+      save: peak(update),
     },
   };
 }

@@ -32,15 +32,24 @@ async function planOf(flags: Flags): Promise<PlanReport> {
   return JSON.parse(await printed('plan', flags, '--json')) as PlanReport;
 }
 
+type Summary = Pick<PlanReport, 'peak_bytes' | 'budget_bytes'> & {
+  readonly bytes_moved_per_step: PlanReport['bytes_per_step'];
+};
+
+/** A file of rows that fill all positions. */
+function rowsOf(name: string, count: number): string {
+  return writeJsonl(
+    path(name),
+    Array.from({ length: count }, (_, row) => ({
+      input_ids: Array.from({ length: 40 }, (__, at) => (row + at * 3) % 131),
+    })),
+  );
+}
+
 /** GPT-2 of 24,544 parameters and 40 positions; its rows fill them all. */
 const RUN: Flags = {
   model_name_or_path: TINY_MODEL,
-  data_files: writeJsonl(
-    path('rows.jsonl'),
-    Array.from({ length: 6 }, (_, row) => ({
-      input_ids: Array.from({ length: 40 }, (__, at) => (row + at * 3) % 131),
-    })),
-  ),
+  data_files: rowsOf('rows.jsonl', 6),
   output_dir: path('output'),
   device_memory: '2MiB',
   host_memory: '4MiB',
@@ -65,15 +74,15 @@ describe('the plan', () => {
       const flags = { ...RUN, ...budgets };
       const planned = await planOf(flags);
       await printed('train', flags);
-      const summary = readJson(path('output/summary.json')) as Pick<
-        PlanReport,
-        'peak_bytes' | 'budget_bytes'
-      > & { readonly bytes_moved_per_step: PlanReport['bytes_per_step'] };
+      const summary = readJson(path('output/summary.json')) as Summary;
       expect(planned.peak_bytes).toEqual(summary.peak_bytes);
       expect(planned.bytes_per_step).toEqual(summary.bytes_moved_per_step);
       for (const tier of TIERS) {
         expect(planned.peak_bytes[tier]).toBeLessThanOrEqual(summary.budget_bytes[tier]);
       }
+    }
+    for (const phase of ['load', 'save'] as const) {
+      expect(plan.peak_bytes_by_phase?.[phase]).toEqual(plan.peak_bytes_by_phase?.update);
     }
     for (const [key, bytes] of Object.entries(smallest)) {
       const less = { ...RUN, ...smallest, [key]: bytes - 1 };
@@ -84,6 +93,26 @@ describe('the plan', () => {
         ) as string,
       });
     }
+  });
+
+  it('is what a run does that evaluates larger batches than it trains on', async () => {
+    const flags: Flags = {
+      ...RUN,
+      data_files: rowsOf('more-rows.jsonl', 14),
+      per_device_train_batch_size: 1,
+      eval_strategy: 'steps',
+      eval_steps: 1,
+      eval_split: 8,
+      per_device_eval_batch_size: 8,
+    };
+    const planned = await planOf(flags);
+    await printed('train', flags);
+    const summary = readJson(path('output/summary.json')) as Summary;
+    expect(planned.peak_bytes).toEqual(summary.peak_bytes);
+    expect(planned.bytes_per_step).toEqual(summary.bytes_moved_per_step);
+    const { evaluation, backward } = planned.peak_bytes_by_phase!;
+    expect(evaluation!.device).toBeGreaterThan(backward.device);
+    expect(planned.peak_bytes.device).toBe(evaluation!.device);
   });
 
   it('has the keys of docs/OUTPUT.md, in order', async () => {
