@@ -11,6 +11,16 @@ export interface Scale {
   readonly at: (value: number) => number;
 }
 
+/** What an axis is like. */
+export interface ScaleOptions {
+  /** About so many ticks. Default 5. */
+  readonly tickCount?: number;
+  /** Whether the scale ends at ticks. Default true. */
+  readonly ends?: boolean;
+  /** Whether values are whole numbers, and ticks too. Default false. */
+  readonly whole?: boolean;
+}
+
 /** Steps between ticks, times a power of ten. */
 const STEPS = [1, 2, 5, 10];
 
@@ -24,25 +34,21 @@ function roundStep(length: number, count: number): number {
   return power * (STEPS.find((step) => step * power >= least * (1 - 1e-9)) ?? 10);
 }
 
-/**
- * A linear scale over `values` and `pixels` (from, to).
- *
- * @param tickCount about so many ticks
- * @param ends whether the scale ends at ticks
- */
+/** A linear scale over `values` and `pixels` (from, to). */
 export function linearScale(
   values: readonly [number, number],
   pixels: readonly [number, number],
-  { tickCount = 5, ends = true } = {},
+  { tickCount = 5, ends = true, whole = false }: ScaleOptions = {},
 ): Scale {
   let [min, max] = values;
   const size = Math.max(Math.abs(min), Math.abs(max));
   if (!(max - min > Math.max(size * 1e-12, TINY))) {
     // As good as one value: room around it.
-    const room = size * 0.1 > TINY ? size * 0.1 : 1;
+    const room = whole ? 1 : size * 0.1 > TINY ? size * 0.1 : 1;
     [min, max] = [min - room, max + room];
   }
-  const step = roundStep(max - min, tickCount);
+  const least = roundStep(max - min, tickCount);
+  const step = whole ? Math.max(1, least) : least;
   if (ends) [min, max] = [Math.floor(min / step) * step, Math.ceil(max / step) * step];
   const first = Math.ceil(min / step - 1e-9);
   const last = Math.floor(max / step + 1e-9);
@@ -59,11 +65,12 @@ export function px(value: number): string {
   return String(Math.round(value * 10) / 10);
 }
 
-/** A number on an axis. */
-export function tickText(value: number): string {
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential().replace('e+', 'e');
-  return String(value);
+/** How the numbers of one axis are written: all with an exponent where some need one. */
+export function tickTexts(ticks: readonly number[]): (value: number) => string {
+  const sizes = ticks.map(Math.abs).filter((size) => size > 0);
+  const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
+  if (sizes.length === 0 || (least >= 1e-3 && most < 1e6)) return String;
+  return (value) => (value === 0 ? '0' : value.toExponential().replace('e+', 'e'));
 }
 
 /** The binary unit in which `bytes` is at least 1, for axes with round ticks. */

@@ -35,7 +35,7 @@ export async function writeReport({ folder, out, trace: given }: ReportOptions):
       `${given} holds no complete step; give the file that train --trace wrote`,
     );
   }
-  if (run.records.length === 0 && run.summary === undefined && trace === undefined) {
+  if (run.metrics.lineCount === 0 && run.summary === undefined && trace === undefined) {
     throw new SpillwayError(
       'RUN_NOT_FOUND',
       `${folder} has neither metrics.jsonl nor summary.json nor trace.json; give the output_dir of a run`,

@@ -23,6 +23,7 @@ import { describeHomes, summaryOf } from './run-summary.js';
 import { StepAccounts } from './step-accounts.js';
 import { checkTracePath } from './trace/trace-file.js';
 import { TraceRecorder } from './trace/trace-recorder.js';
+import { tracedCosts } from './trace/traced-costs.js';
 import { TrainingLoop, type LoopParts } from './training-loop.js';
 import { withChatTemplate } from './with-chat-template.js';
 
@@ -110,7 +111,7 @@ async function trainTraced(
   try {
     signal?.throwIfAborted();
     reportStart(engine, plan, reporter);
-    trace?.begin(engine);
+    trace?.begin(engine, await tracedCosts(config, engine, options.logger));
     const accounts = new StepAccounts(engine);
     const interruptedIn = await runLoop(engine, plan, options, { trace, accounts });
     if (interruptedIn !== undefined) {
@@ -124,6 +125,7 @@ async function trainTraced(
     await writeDurableJson(join(config.outputDir, 'summary.json'), summary);
     reporter.finished(summary, config.outputDir);
   } finally {
+    trace?.close(); // It asks the engine what it predicts.
     await engine.close();
   }
 }

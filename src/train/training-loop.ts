@@ -18,7 +18,7 @@ import { evaluateDataset } from './evaluate-dataset.js';
 import type { MetricsFile, MetricsRecord } from './metrics-file.js';
 import type { EvaluationRecord, RunReporter } from './run-reporter.js';
 import type { StepAccounts } from './step-accounts.js';
-import type { TraceRecorder } from './trace/trace-recorder.js';
+import type { Interlude, TraceRecorder } from './trace/trace-recorder.js';
 import type { TrainingState } from './training-state.js';
 
 /** What the loop works with; its caller owns all of it. */
@@ -68,7 +68,7 @@ export class TrainingLoop {
    *   was anything to save
    */
   async run(): Promise<{ readonly interruptedIn: string } | undefined> {
-    const { accounts, config, engine, sampler, state, signal } = this.#parts;
+    const { accounts, config, engine, sampler, state, signal, trace } = this.#parts;
     accounts.resume();
     if (state.step === 0 && config.evalOnStart && (await this.#evaluate()) === undefined) {
       signal?.throwIfAborted();
@@ -83,6 +83,7 @@ export class TrainingLoop {
       const learningRate = this.#learningRate(engine.stepCount);
       const microBatches = collate(dataset, batch.microBatches, lengthLimits);
       accounts.step(microBatches);
+      trace?.step(microBatches);
       const result = await engine.step(microBatches, { learningRate });
       await this.#acknowledge();
       const tokens = this.#tokensOf(batch.microBatches);
@@ -179,15 +180,19 @@ export class TrainingLoop {
     if (saves) state.addCheckpoint(metric);
     if (!saves && !interrupted) return undefined;
     await this.#acknowledge();
-    const folder = await this.#apart(() => checkpoints.save(state, sampler.epochsDrawn));
+    const folder = await this.#apart('checkpoint', () =>
+      checkpoints.save(state, sampler.epochsDrawn),
+    );
     return interrupted ? folder : undefined;
   }
 
   /** Runs `body`, which moves bytes that no step moves, when no update is outstanding. */
-  async #apart<T>(body: () => Promise<T>): Promise<T> {
-    const { accounts } = this.#parts;
+  async #apart<T>(name: Interlude, body: () => Promise<T>): Promise<T> {
+    const { accounts, state, trace } = this.#parts;
     accounts.pause();
+    const start = performance.now();
     const result = await body();
+    trace?.interlude(name, state.step, start);
     accounts.resume();
     return result;
   }
@@ -199,7 +204,7 @@ export class TrainingLoop {
     if (evalDataset === undefined) return undefined;
     await this.#acknowledge();
     const total = evalDataset.length;
-    const found = await this.#apart(() =>
+    const found = await this.#apart('evaluation', () =>
       evaluateDataset(engine, evalDataset, {
         batchSize: config.perDeviceEvalBatchSize ?? config.perDeviceTrainBatchSize,
         lengthLimits,

@@ -5,7 +5,8 @@
 
 /** Tags that a report has. */
 const KNOWN = new Set([
-  ...['html', 'head', 'meta', 'title', 'style', 'body', 'h1', 'h2', 'p', 'code', 'span', 'div'],
+  ...['html', 'head', 'meta', 'title', 'style', 'body', 'main', 'h1', 'h2', 'h3', 'p', 'code'],
+  ...['span', 'div', 'dl', 'dt', 'dd', 'ul', 'li', 'details', 'summary'],
   ...['table', 'tr', 'th', 'td', 'figure', 'figcaption', 'svg', 'text'],
   ...['line', 'path', 'circle', 'rect'],
 ]);
@@ -13,7 +14,7 @@ const KNOWN = new Set([
 const KNOWN_ATTRIBUTES = new Set([
   ...['lang', 'charset', 'http-equiv', 'content', 'name', 'class', 'scope', 'title', 'role'],
   ...['aria-label', 'viewBox', 'd', 'x', 'y', 'x1', 'x2', 'y1', 'y2', 'cx', 'cy', 'r'],
-  ...['width', 'height'],
+  ...['width', 'height', 'tabindex', 'aria-hidden'],
 ]);
 
 const ENTITIES: Readonly<Record<string, string>> = {
@@ -35,6 +36,8 @@ export interface CheckedPage {
   readonly text: string;
   /** Numbers of elements by tag. */
   readonly counts: ReadonlyMap<string, number>;
+  /** What images are called by those who do not see them. */
+  readonly labels: readonly string[];
 }
 
 /** Checks a page. @throws an Error that says what is wrong */
@@ -43,6 +46,7 @@ export function checkPage(page: string): CheckedPage {
   const rest = page.slice('<!doctype html>'.length);
   const open: string[] = [];
   const counts = new Map<string, number>();
+  const labels: string[] = [];
   let text = '';
   let position = 0;
   for (const match of rest.matchAll(
@@ -55,6 +59,7 @@ export function checkPage(page: string): CheckedPage {
     for (const [, attribute] of attributes.matchAll(/([\w-]+)="/g)) {
       if (!KNOWN_ATTRIBUTES.has(attribute!)) throw new Error(`unknown attribute in ${tag}`);
     }
+    if (name === 'svg' && close !== '/') labels.push(labelOf(tag));
     if (close === '/') {
       const last = open.pop();
       if (last !== name) throw new Error(`</${name}> closes <${last}>`);
@@ -66,7 +71,19 @@ export function checkPage(page: string): CheckedPage {
   }
   text += readText(rest.slice(position), undefined);
   if (open.length > 0) throw new Error(`unclosed ${open.join(' ')}`);
-  return { text: text.replaceAll(/\s+/g, ' '), counts };
+  return {
+    text: text.replaceAll(/\s+/g, ' '),
+    counts,
+    labels: labels.filter((label) => label !== ''),
+  };
+}
+
+/** Every image has a name, or is left out by readers. */
+function labelOf(tag: string): string {
+  if (/ aria-hidden="true"/.test(tag)) return '';
+  const [, label = ''] = / role="img" aria-label="([^"]+)"/.exec(tag.replaceAll(/\s+/g, ' ')) ?? [];
+  if (label === '') throw new Error(`an image without a name: ${tag}`);
+  return decode(label);
 }
 
 function readText(raw: string, inside: string | undefined): string {

@@ -1,13 +1,11 @@
-// Goal: escaping loses nothing and lets nothing through; times, scales and thinned lines are right.
+// Goal: escaping loses nothing and lets nothing through; times, scales and courses are right.
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { LANES, type Lane } from '../../core/types.js';
 import { html } from '../../src/report/html.js';
 import { clip, commonLength, gaps, lengthOf, union } from '../../src/report/intervals.js';
-import { laneShares } from '../../src/report/lane-table.js';
-import { thin } from '../../src/report/line-chart.js';
-import type { ReportedSlice } from '../../src/report/read-trace.js';
-import { byteUnit, linearScale } from '../../src/report/scale.js';
+import { byteUnit, linearScale, tickTexts } from '../../src/report/scale.js';
+import { Series } from '../../src/report/series.js';
+import { duration } from '../../src/report/text.js';
 import { decode } from './check-page.js';
 
 it('any text comes out of HTML as it went in, and no markup comes of it', () => {
@@ -63,25 +61,6 @@ it('unions, gaps and common times are those of sets of unit times', () => {
   );
 });
 
-it('a lane is hidden where compute runs beside it', () => {
-  const none = Object.fromEntries(LANES.map((lane) => [lane, []])) as unknown as Record<Lane, []>;
-  const slice = (start: number, end: number): ReportedSlice => ({
-    start,
-    end,
-    name: '',
-    phase: '',
-  });
-  const slices = {
-    ...none,
-    compute: [slice(0, 4), slice(6, 10)],
-    upload: [slice(2, 5), slice(3, 7), slice(12, 13)],
-  };
-  expect(laneShares({ slices })).toEqual([
-    { lane: 'compute', busy: 8, hidden: 8 },
-    { lane: 'upload', busy: 6, hidden: 3 },
-  ]);
-});
-
 it('a scale holds its values, and has a handful of ascending ticks within', () => {
   const value = fc.double({ min: -1e9, max: 1e9, noNaN: true });
   fc.assert(
@@ -114,14 +93,64 @@ it.each([
   expect(byteUnit(bytes).name).toBe(name);
 });
 
-it('a long line keeps its order and its extremes', () => {
-  const points = Array.from({ length: 50_000 }, (_, x) => ({ x, y: Math.sin(x / 7) }));
-  points[31_415] = { x: 31_415, y: 99 };
-  points[27_182] = { x: 27_182, y: -99 };
-  const shown = thin(points, 1000);
-  expect(shown.length).toBeLessThanOrEqual(1000);
-  const ys = shown.map(({ y }) => y);
-  expect([Math.min(...ys), Math.max(...ys)]).toEqual([-99, 99]);
-  expect(shown.map(({ x }) => x)).toEqual(shown.map(({ x }) => x).sort((a, b) => a - b));
-  expect(thin(points.slice(0, 10), 1000)).toHaveLength(10);
+it('ticks of whole numbers are whole, and of one axis written alike', () => {
+  const { ticks } = linearScale([1, 3], [0, 100], { whole: true, tickCount: 6 });
+  expect(ticks).toEqual([1, 2, 3]);
+  expect(linearScale([5, 5], [0, 100], { whole: true, ends: false }).ticks).toEqual([4, 5, 6]);
+  expect([0, 2e-4, 0.001].map(tickTexts([0, 2e-4, 0.001]))).toEqual(['0', '2e-4', '1e-3']);
+  expect([0, 0.5, 1].map(tickTexts([0, 0.5, 1]))).toEqual(['0', '0.5', '1']);
+});
+
+const value = fc.double({ min: -1e6, max: 1e6, noNaN: true });
+
+it('a series of any length keeps order, extremes, count and mean in few columns', () => {
+  fc.assert(
+    fc.property(
+      fc.array(value, { minLength: 1, maxLength: 400 }),
+      fc.integer({ min: 2, max: 9 }),
+      (ys, limit) => {
+        const series = new Series(limit);
+        for (const [x, y] of ys.entries()) expect(series.add(x, y)).toBe(true);
+        const { columns } = series;
+        expect(columns.length).toBeLessThanOrEqual(2 * limit);
+        expect(series.isWhole).toBe(columns.length === ys.length);
+        let x = 0;
+        for (const { from, to, low, high, mean, last, count } of columns) {
+          const own = ys.slice(from, to + 1);
+          expect([from, count]).toEqual([x, own.length]);
+          expect([low, high, last]).toEqual([Math.min(...own), Math.max(...own), own.at(-1)]);
+          expect(mean).toBeCloseTo(own.reduce((sum, y) => sum + y, 0) / own.length, 3);
+          x = to + 1;
+        }
+        expect(x).toBe(ys.length);
+      },
+    ),
+  );
+});
+
+it('a series leaves out what no axis holds, and is scaled and held', () => {
+  const series = new Series();
+  const values = [1, NaN, Infinity, 1e300, 2];
+  expect(values.map((y, x) => series.add(x, y))).toEqual([true, false, false, false, true]);
+  const columns = series.scaled(10, 2).heldTo(100).columns;
+  expect(columns.map(({ from, last }) => [from, last])).toEqual([
+    [0, 2],
+    [40, 4],
+    [100, 4],
+  ]);
+  expect(series.columns).toHaveLength(2);
+});
+
+it.each([
+  [0.4, '0.4 µs'],
+  [999.4, '999 µs'],
+  [999.6, '1 ms'],
+  [123_456, '123 ms'],
+  [999_600, '1 s'],
+  [59e6, '59 s'],
+  [599e6, '10 min'],
+  [3600e6, '1 h 0 min'],
+  [36_125e6, '10 h 2 min'],
+])('%d microseconds are %s', (microseconds, text) => {
+  expect(duration(microseconds)).toBe(text);
 });

@@ -1,6 +1,15 @@
 // Goal: the page of a run is well formed, says the run's numbers, asks nobody for anything and shows
 // whatever names files hold as text; what is no run is refused by code.
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { formatBytes } from '../../core/bytes.js';
@@ -81,18 +90,47 @@ describe('the page of a run', () => {
     for (const tier of TIERS) {
       const cells = [planned!.peak_bytes[tier], summary.peak_bytes[tier]].map(formatBytes);
       expect(page.text).toContain(`${tier} ${cells.join(' ')} `);
-      expect(page.text).toContain(`${tier}, budget ${formatBytes(summary.budget_bytes[tier])}`);
+      const budget = formatBytes(summary.budget_bytes[tier]);
+      // Far above what is held it is named, else drawn.
+      expect(page.text).toMatch(new RegExp(`${tier}(,| ) ?budget ${budget}`));
     }
   });
 
-  it('draws losses, a step and the bytes held', () => {
+  it('draws losses, a step and the bytes held, and tells them to those who do not see', () => {
     // Loss, learning rate, gradient norm, seconds; the step; three tiers.
-    expect(page.counts.get('svg')).toBe(8);
+    expect(page.labels.map((label) => /^[^.,;]+/.exec(label)![0])).toEqual([
+      'Loss',
+      'Learning rate',
+      'Gradient norm',
+      'Seconds per step',
+      'Step 1',
+      ...TIERS,
+    ]);
+    expect(page.labels[0]).toMatch(
+      /^Loss\. training loss: \S+ at step 1, \S+ at 4, between \S+ and \S+\. evaluation loss: /,
+    );
     // Four training and two evaluation points, and three charts of four.
-    expect(page.counts.get('circle')).toBeGreaterThanOrEqual(6 + 3 * 4);
-    expect(page.text).toContain('Step 2, lane by lane');
+    expect(page.counts.get('circle')).toBe(6 + 3 * 4);
+    // A table for each chart.
+    expect(page.counts.get('details')).toBe(7);
     for (const lane of LANES) expect(page.text).toContain(` ${lane} `);
-    expect(page.text).toMatch(/compute stands still for [\d.]+ ms of it, [\d.]+ %/);
+  });
+
+  it('says where the time of the step went, and what was predicted of it', () => {
+    const { text } = page;
+    // An evaluation follows step 2, and nothing step 3.
+    expect(text).toMatch(
+      /Steps 1 to 3 were recorded\. Step 1 is shown, until the next one begins: /,
+    );
+    const spent = /compute time of the step (.*?) Lanes and overlap/.exec(text)![1]!;
+    const shares = Array.from(spent.matchAll(/([\d.]+) %/g), ([, share]) => Number(share));
+    expect(shares.length).toBeGreaterThan(2);
+    expect(shares.reduce((sum, share) => sum + share, 0)).toBeCloseTo(100, 0);
+    expect(spent).toMatch(/works [\d.]+ (µs|ms|s) [\d.]+ %/);
+    expect(text).toMatch(/whole step [\d.]+ (ms|s) [\d.]+ (ms|s) [\d.,]+ ×/);
+    expect(text).toMatch(/compute [\d.]+ (µs|ms) [\d.]+ (ms|s) [\d.,]+ ×/);
+    expect(text).toMatch(/Costs of [a-z, ]+ are defaults|that spillway tune measured/);
+    expect(text).toMatch(/waits for (upload|nvme_read|update): \S+/);
   });
 
   it('asks nobody for anything', () => {
@@ -112,13 +150,16 @@ describe('the page of a run', () => {
     const { text, counts } = checkPage(readFileSync(out, 'utf8'));
     expect(text).toContain(`Train with --trace ${join(bare, 'trace.json')} `);
     expect(counts.get('svg')).toBe(4);
+    expect(text).not.toContain('Bytes held');
   });
 
   it('takes a trace from elsewhere', async () => {
     folderWith('elsewhere', { 'metrics.jsonl': METRICS.join('') });
     const { text } = await reportOf('elsewhere', join(output, 'trace.json'));
-    expect(text).toContain('Step 2, lane by lane');
+    expect(text).toContain('Step 1, lane by lane');
     expect(text).toContain('not finished');
+    // Budgets come from the trace then.
+    expect(text).toContain(`budget ${formatBytes(summary.budget_bytes.device)}`);
   });
 });
 
@@ -139,14 +180,18 @@ it('numbers that JSON lacks are left out', async () => {
   ];
   const files = { 'metrics.jsonl': lines.map((one) => `${json(one)}\n`).join('') };
   folderWith('lacking', { ...files, 'summary.json': json({ ...SUMMARY, train_loss: null }) });
-  const { text, counts } = await reportOf('lacking');
+  const { text, labels } = await reportOf('lacking');
   expect(text).toContain('training loss not a number');
-  // No loss chart is left.
-  expect(counts.get('svg')).toBe(3);
+  expect(text).toContain('The loss is not a number 2 times, the first at step 1.');
+  expect(labels.map((label) => /^\w+/.exec(label)![0])).toEqual([
+    'Learning',
+    'Gradient',
+    'Seconds',
+  ]);
 });
 
 it('the half line of a run that writes, and the half trace of a killed one, are forgiven', async () => {
-  const trace = `{"displayTimeUnit":"ms","otherData":{},"traceEvents":[\n${json({ ph: 'X', name: 'step 1', cat: 'step', ts: 0, dur: 5, args: { step: 1 } })},\n{"ph":"X","na`;
+  const trace = `{"displayTimeUnit":"ms","otherData":{},"traceEvents":[\n${json({ ph: 'X', pid: 1, name: 'step 1', cat: 'step', ts: 0, dur: 5, args: { step: 1 } })},\n{"ph":"X","na`;
   folderWith('half', {
     'metrics.jsonl': `${METRICS.join('')}{"step": 8, "lo`,
     'trace.json': trace,
@@ -158,58 +203,82 @@ it('the half line of a run that writes, and the half trace of a killed one, are 
 
 it('hostile names are shown as text', async () => {
   const hostile = `</title></style><script src=//x>alert(1)</script><img onerror='a()' a="\`&amp;\u0000\ud800`;
-  const slice = {
-    ph: 'X',
-    name: hostile,
-    cat: 'compute',
-    ts: 1,
-    dur: 2,
-    args: { phase: 'forward' },
-  };
-  const step = { ph: 'X', name: hostile, cat: 'step', ts: 0, dur: 5, args: { step: 1 } };
+  const X = { ph: 'X', pid: 1, name: hostile };
+  const slice = { ...X, cat: 'compute', ts: 1, dur: 2, args: { phase: 'forward' } };
+  const stall = { ...X, cat: 'stall', ts: 0, dur: 1, args: { step: 1, lane: hostile } };
+  const step = { ...X, cat: 'step', ts: 0, dur: 5, args: { step: 1 } };
+  const head = { device: hostile, budget_bytes: { device: 1 }, default_costs: [hostile] };
   const name = `a<b>"'&`;
   folderWith(name, {
     'metrics.jsonl': METRICS.join(''),
     'summary.json': json({ ...SUMMARY, best_model_checkpoint: hostile, best_metric: 1 }),
     'config.json': json({ model_type: hostile, n_layer: [hostile], vocab_size: hostile }),
-    'trace.json': `{"displayTimeUnit":"ms","otherData":{},"traceEvents":[\n${json(slice)},\n${json(step)}\n]}\n`,
+    'trace.json': `{"displayTimeUnit":"ms","otherData":${json(head)},"traceEvents":[\n${[slice, stall, step].map(json).join(',\n')}\n]}\n`,
   });
   const { text, counts } = await reportOf(name);
   const shown = hostile.replaceAll(/[\0\ud800]/g, '\ufffd');
   expect(text).toContain(`model ${shown}`);
   expect(text).toContain(`best checkpoint ${shown}`);
-  expect(text).toContain(`${shown}, 0.002 ms`);
+  expect(text).toContain(`${shown}, 2 µs`);
+  expect(text).toContain(`${shown} 1 1 µs 20 % 1 µs`);
   expect(text).toContain(path(name));
   expect(counts.get('style')).toBe(1);
 });
 
-const X = { ph: 'X', name: 'step 1', cat: 'step', args: { step: 1 } };
-const traceOf = (...events: readonly object[]): string =>
+const X = { ph: 'X', pid: 1, name: 'step 1', cat: 'step', args: { step: 1 } };
+const traceOfAll = (events: readonly object[]): string =>
   `{"displayTimeUnit":"ms","otherData":{},"traceEvents":[\n${events.map(json).join(',\n')}\n]}\n`;
+const traceOf = (...events: readonly object[]): string => traceOfAll(events);
+const folderIn = Symbol('a folder');
 
-const REFUSED: readonly (readonly [string, string, Readonly<Record<string, string>>?])[] = [
+type Content = string | typeof folderIn;
+
+const REFUSED: readonly (readonly [string, string, Readonly<Record<string, Content>>?])[] = [
   ['a folder that is not there', 'RUN_NOT_FOUND'],
   ['an empty folder', 'RUN_NOT_FOUND', {}],
   ['a trace without a step', 'RUN_NOT_FOUND', { 'trace.json': traceOf() }],
+  ['an empty trace', 'RUN_NOT_FOUND', { 'trace.json': '' }],
   ['a line that is no JSON', 'RUN_CORRUPT', { 'metrics.jsonl': `{"step": 1, "lo\n${METRICS[0]}` }],
   ['a line that is no record', 'RUN_CORRUPT', { 'metrics.jsonl': '{"step": "one"}\n' }],
+  ['a step beyond numbers', 'RUN_CORRUPT', { 'metrics.jsonl': '{"step": 1e999}\n' }],
+  ['a loss that is text', 'RUN_CORRUPT', { 'metrics.jsonl': '{"step": 1, "loss": "low"}\n' }],
   ['a line that is an array', 'RUN_CORRUPT', { 'metrics.jsonl': '[]\n' }],
-  ['a line that is not UTF-8', 'DATA_INVALID', { 'metrics.jsonl': '\xff' }],
+  ['a line that is null', 'RUN_CORRUPT', { 'metrics.jsonl': 'null\n' }],
+  ['a line that is not UTF-8', 'RUN_CORRUPT', { 'metrics.jsonl': '\xff' }],
+  ['an endless line', 'RUN_CORRUPT', { 'metrics.jsonl': '1'.repeat(2 ** 20 + 1) }],
+  ['metrics that are a folder', 'RUN_CORRUPT', { 'metrics.jsonl': folderIn }],
   ['a summary that is no JSON', 'RUN_CORRUPT', { 'summary.json': '{' }],
   ['another summary', 'RUN_CORRUPT', { 'summary.json': '{"train_loss": "low"}' }],
+  ['a summary that is a folder', 'RUN_CORRUPT', { 'summary.json': folderIn }],
+  ['a summary that is too large', 'RUN_CORRUPT', { 'summary.json': ' '.repeat(2 ** 20 + 1) }],
+  ['a configuration that is a folder', 'RUN_CORRUPT', { 'config.json': folderIn }],
   ['another trace', 'RUN_CORRUPT', { 'trace.json': '[{"ph": "X"}]' }],
+  ['a trace with another head', 'RUN_CORRUPT', { 'trace.json': `${traceOf().slice(0, 40)}\n` }],
   ['a slice without a time', 'RUN_CORRUPT', { 'trace.json': traceOf({ ...X, ts: 1 }) }],
-  ['a trace with a line that is no event', 'RUN_CORRUPT', { 'trace.json': `${traceOf()}x\ny` }],
+  ['a slice beyond time', 'RUN_CORRUPT', { 'trace.json': traceOf({ ...X, ts: 1, dur: 1e300 }) }],
+  [
+    'a trace with a line that is no event',
+    'RUN_CORRUPT',
+    { 'trace.json': `${traceOf({ ...X, ts: 1, dur: 1 })}x\ny` },
+  ],
+  ['a trace that is a folder', 'RUN_CORRUPT', { 'trace.json': folderIn }],
 ];
 
 it.each(REFUSED)('%s is refused as %s', async (_, code, files) => {
-  if (files === undefined) rmSync(path('refused'), { recursive: true, force: true });
-  else folderWith('refused', {});
-  for (const [name, text] of Object.entries(files ?? {})) {
-    writeFileSync(path(`refused/${name}`), text, 'latin1');
+  rmSync(path('refused'), { recursive: true, force: true });
+  if (files !== undefined) mkdirSync(path('refused'));
+  for (const [name, content] of Object.entries(files ?? {})) {
+    const file = path(`refused/${name}`);
+    if (typeof content === 'string') writeFileSync(file, content, 'latin1');
+    else mkdirSync(file);
   }
   const refused = expect(writeReport({ folder: path('refused') })).rejects;
-  await refused.toMatchObject({ code, message: expect.stringMatching(/;/) as string });
+  await refused.toMatchObject({
+    name: 'SpillwayError',
+    code,
+    message: expect.stringMatching(/;/) as string,
+  });
+  expect(existsSync(path('refused/report.html'))).toBe(false);
 });
 
 it('a trace that was asked for and a page that cannot be written are refused', async () => {
@@ -223,3 +292,33 @@ it('a trace that was asked for and a page that cannot be written are refused', a
     code: 'PATH_UNWRITABLE',
   });
 });
+
+it('a run of any length gives a page of bounded size, in bounded memory', async () => {
+  const run = folderWith('long', {});
+  const lines = 200_000;
+  const file = openSync(join(run, 'metrics.jsonl'), 'w');
+  for (let step = 1; step <= lines; step += 1000) {
+    const some = Array.from({ length: 1000 }, (_, index) => recordOf(step + index));
+    writeSync(file, some.map((one) => `${json({ ...one, loss: 1 / one.step })}\n`).join(''));
+  }
+  closeSync(file);
+  // A step of as many pieces, and as many readings of what is held.
+  const events: object[] = [];
+  for (let at = 0; at < 50_000; at += 1) {
+    const times = { pid: 1, ts: at * 10, name: `forward ${at}` };
+    const args = { step: 1, phase: 'forward' };
+    events.push({ ph: 'X', ...times, cat: 'compute', dur: 5, args });
+    events.push({ ph: 'X', ...times, ts: at * 10 + 5, cat: 'stall', dur: 5, args: { step: 1 } });
+    events.push({ ph: 'C', ...times, name: 'device', args: { bytes: at } });
+  }
+  const steps = [0, 500_000].map((ts, index) => ({ ...X, ts, dur: 1, args: { step: index + 1 } }));
+  writeFileSync(join(run, 'trace.json'), traceOfAll([...events, ...steps]));
+  const before = process.memoryUsage.rss();
+  const { text, counts } = await reportOf('long');
+  expect(process.memoryUsage.rss() - before).toBeLessThan(300 * 2 ** 20);
+  expect(readFileSync(join(run, 'report.html')).length).toBeLessThan(2 ** 20);
+  expect(text).toContain(`last step ${lines.toLocaleString('en-US')}`);
+  expect(text).toContain(`${lines.toLocaleString('en-US')} lines are drawn as means`);
+  expect(text).toContain('works 250 ms 50 %');
+  expect(counts.get('rect')).toBeLessThan(3000);
+}, 30_000);

@@ -2,9 +2,20 @@
  * @file A trace file as it grows: the JSON object format, one event per line.
  *
  * Events come from callbacks that cannot wait, so that a full buffer is written at once: memory is
- * bounded by the buffer whatever the length of the trace. Owns the descriptor.
+ * bounded by the buffer whatever the length of the trace. Each write ends with the end of the
+ * document, which the next one overwrites, so that what a killed run leaves is complete JSON:
+ * Perfetto refuses anything else. Owns the descriptor.
  */
-import { accessSync, closeSync, constants, openSync, statSync, writeSync } from 'node:fs';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { errnoOf, writeError } from '../../checkpoint/file-errors.js';
 import type { TraceEvent } from './trace-event.js';
@@ -45,21 +56,33 @@ function isThere(path: string): boolean {
   }
 }
 
+/** Ends the document. */
+const END = '\n]}\n';
+
 export class TraceFile {
   readonly #path: string;
   #descriptor: number | undefined;
+  /** Where the next write goes; undefined where bytes cannot be overwritten, as in a pipe. */
+  #position: number | undefined;
   #text = '';
   #begun = false;
   #isFirst = true;
+  #byteLength = 0;
 
   /** Empties or makes the file. @throws PATH_UNWRITABLE, OUTPUT_FULL, IO_ERROR */
   constructor(path: string) {
     this.#path = path;
     try {
       this.#descriptor = openSync(path, 'w');
+      if (fstatSync(this.#descriptor).isFile()) this.#position = 0;
     } catch (error) {
       throw writeError(path, error);
     }
+  }
+
+  /** Bytes of the trace, those in the buffer included. */
+  get byteLength(): number {
+    return this.#byteLength;
   }
 
   /** Begins the trace. @param facts about all of it. @throws OUTPUT_FULL, IO_ERROR */
@@ -74,6 +97,11 @@ export class TraceFile {
     this.#isFirst = false;
   }
 
+  /** Writes what is in the buffer. @throws OUTPUT_FULL, IO_ERROR */
+  flush(): void {
+    if (this.#text !== '') this.#flush(false);
+  }
+
   /**
    * Completes the trace; one that has not begun stays empty. Idempotent.
    *
@@ -82,8 +110,7 @@ export class TraceFile {
   end(): void {
     if (this.#descriptor === undefined) return;
     try {
-      if (this.#begun) this.#text += '\n]}\n';
-      this.#flush();
+      if (this.#begun) this.#flush(true);
     } finally {
       this.abandon();
     }
@@ -98,19 +125,38 @@ export class TraceFile {
 
   #add(text: string): void {
     this.#text += text;
-    if (this.#text.length >= BUFFER_LENGTH) this.#flush();
+    // Names are not ASCII alone, but nearly: a bound needs no more.
+    this.#byteLength += text.length;
+    if (this.#text.length >= BUFFER_LENGTH) this.#flush(false);
   }
 
-  #flush(): void {
+  #flush(isLast: boolean): void {
     if (this.#descriptor === undefined) return;
-    const bytes = Buffer.from(this.#text);
+    const added = Buffer.from(this.#text);
+    const isEnded = isLast || this.#position !== undefined;
+    const bytes = isEnded ? Buffer.concat([added, Buffer.from(END)]) : added;
     this.#text = '';
     try {
       for (let done = 0; done < bytes.length;) {
-        done += writeSync(this.#descriptor, bytes, done);
+        const at = this.#position === undefined ? null : this.#position + done;
+        done += writeSync(this.#descriptor, bytes, done, bytes.length - done, at);
       }
     } catch (error) {
+      this.#restoreEnd();
       throw writeError(this.#path, error);
+    }
+    if (this.#position !== undefined) this.#position += added.length;
+  }
+
+  /** What was written before is a whole document again; a full disk has room for bytes it holds. */
+  #restoreEnd(): void {
+    const [descriptor, position] = [this.#descriptor, this.#position];
+    if (descriptor === undefined || position === undefined || position === 0) return;
+    try {
+      writeSync(descriptor, END, position);
+      ftruncateSync(descriptor, position + END.length);
+    } catch {
+      // The error that is thrown says what happened.
     }
   }
 }
