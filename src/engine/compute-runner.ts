@@ -86,25 +86,10 @@ export class ComputeRunner {
     return this.#outputs.shapes(operation);
   }
 
-  /**
-   * Takes what a dense or row operation takes, or a tile's in the middle, and leaves zeros of
-   * `shapes`; runs nothing. For plans, where an equal operation has run before.
-   */
-  standIn(id: OperationId, action: Compute, shapes: LeftShapes): void {
-    if ('dy' in action && action.dy?.kind === 'output') {
-      this.free({ operation: action.dy.operation, part: 'activation' });
-    }
-    const hasGradients = Object.keys(shapes.gradients).length > 0;
-    if ('sums' in action && action.sums !== undefined && hasGradients) {
-      this.free({ operation: action.sums, part: 'gradients' });
-    }
+  /** Leaves zeros of `shapes` as what `id` left. For plans, where an equal operation has run. */
+  leaveZeros(id: OperationId, { activation, gradients, losses }: LeftShapes): void {
     const zeros = (shape: readonly number[]): Tensor =>
       this.#parts.device.run(() => tf.fill([...shape], 0));
-    const { activation, gradients, losses } = shapes;
-    if (activation !== undefined && (action.kind === 'rows' || action.kind === 'forward')) {
-      const block = action.kind === 'rows' ? 0 : action.block;
-      this.#parts.onActivation(block + 1, action.microBatch, activation);
-    }
     this.#outputs.leave(id, {
       activation: activation && zeros(activation),
       gradients: Object.fromEntries(
@@ -112,6 +97,11 @@ export class ComputeRunner {
       ),
       losses: losses && zeros(losses),
     });
+  }
+
+  /** Notes the shape of the input of `block`, which such an operation would have made. */
+  noteActivation(block: number, microBatch: number, shape: readonly number[]): void {
+    this.#parts.onActivation(block, microBatch, shape);
   }
 
   /** Frees everything that is left. */
