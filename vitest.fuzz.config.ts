@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 
 /**
  * All of the fuzzing, 100,000 cases unless SPILLWAY_FUZZ_RUNS says otherwise, and random runs
- * against their plans for a minute per device, unless SPILLWAY_PLACEMENT_SECONDS says otherwise:
+ * against their plans for a minute each, unless SPILLWAY_PLACEMENT_SECONDS says otherwise:
  * `npm run test:fuzz`.
  */
 export default defineConfig({
@@ -10,6 +10,7 @@ export default defineConfig({
     include: [
       'test/fuzz/**/*.test.ts',
       'test/engine/{random-placement,device-bound}.property.test.ts',
+      'test/train/planned-run.property.test.ts',
     ],
     env: {
       SPILLWAY_FUZZ_RUNS: process.env['SPILLWAY_FUZZ_RUNS'] ?? '100000',
