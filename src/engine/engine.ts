@@ -80,12 +80,20 @@ export class Engine {
     return this.#parts.planner.planFor(batches);
   }
 
-  /** What a step over micro-batches of these shapes costs on a machine; for `simulate`. */
+  /**
+   * What a step over micro-batches of these shapes costs on a machine, for `simulate`.
+   *
+   * @internal
+   */
   stepCosts(batches: readonly MicroBatch[], machine: MachineCosts): StepCosts {
     return this.#parts.stepCosts(batches, machine);
   }
 
-  /** Threads of the optimizer pool. */
+  /**
+   * Threads of the optimizer pool.
+   *
+   * @internal
+   */
   get workerCount(): number {
     return this.#parts.workerCount;
   }
@@ -140,8 +148,12 @@ export class Engine {
     return this.#parts.tiers.heldBytes;
   }
 
-  /** The most bytes held on the device since the last call: `heldBytes` misses what an operation held
-   * and gave back between two readings. For one watcher. */
+  /**
+   * The most bytes held on the device since the last call: `heldBytes` misses what an operation held
+   * and gave back between two readings. For one watcher.
+   *
+   * @internal
+   */
   takeHighDeviceBytes(): number {
     return this.#parts.tiers.device.ledger.takeHighBytes();
   }
