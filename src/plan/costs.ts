@@ -126,11 +126,13 @@ export function laneSeconds(costs: StepCosts): LaneSeconds {
 
 /** Seconds in which a link moves what an operation moves, piece by piece. */
 function transferSeconds(operation: Operation, link: Link, costs: StepCosts): number {
-  const { bytesPerSecond, secondsPerPiece } = costs.links[link];
+  const crossing = operation.bytes[link] ?? 0;
+  if (crossing === 0 && link !== 'upload') return 0;
   const work = costs.transferWork?.(operation);
   const local = link === 'upload' ? (work?.localBytes ?? 0) : 0;
-  const bytes = (operation.bytes[link] ?? 0) + local;
+  const bytes = crossing + local;
   if (bytes === 0) return 0;
+  const { bytesPerSecond, secondsPerPiece } = costs.links[link];
   const isDevice = link === 'upload' || link === 'download';
   const pieces = isDevice ? work?.pieces : undefined;
   return bytes / bytesPerSecond + (pieces ?? Math.ceil(bytes / PIECE_BYTES)) * secondsPerPiece;
@@ -159,7 +161,8 @@ function computeSeconds(
   launchSeconds: number,
 ): (work: ComputeWork) => ComputeTimes {
   const byKey = new Map(compute.map((one) => [one.key, one]));
-  const known = new Map<string, ComputeTimes>();
+  // Equal operations share one work (compute-work.ts).
+  const known = new Map<ComputeWork, ComputeTimes>();
   const estimate = (work: ComputeWork): ComputeTimes => {
     const exact = byKey.get(work.key);
     if (exact !== undefined) {
@@ -175,9 +178,8 @@ function computeSeconds(
     return { seconds, launchSeconds: like.launchSeconds };
   };
   return (work) => {
-    const key = `${work.key}*${work.microBatches}`;
-    let times = known.get(key);
-    if (times === undefined) known.set(key, (times = estimate(work)));
+    let times = known.get(work);
+    if (times === undefined) known.set(work, (times = estimate(work)));
     return times;
   };
 }

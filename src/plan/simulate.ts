@@ -132,7 +132,8 @@ class Simulation {
       this.#begin(index, step, operation),
     );
     step.whenFinished(finished);
-    for (const { id, fences = [] } of plan.operations) {
+    for (const { id, fences } of plan.operations) {
+      if (fences === undefined) continue;
       for (const group of fences) {
         const fence = this.#fences.get(group);
         if (fence === undefined || fence.open === 0) continue;

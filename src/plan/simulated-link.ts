@@ -41,6 +41,10 @@ export class SimulatedLink {
 
   /** Moves a piece when it is the turn of `priority`; tells when that began, at its end. */
   move(priority: number, bytes: number, seconds: number, done: (start: number) => void): void {
+    if (this.#waiting.size === 0 && this.#mayAdmit(bytes)) {
+      this.#begin(bytes, seconds, done);
+      return;
+    }
     this.#waiting.push({ priority, bytes, seconds, done });
     this.#admit();
   }
@@ -57,7 +61,7 @@ export class SimulatedLink {
   }
 
   /** Large pieces stand for several, so that their bytes count too. */
-  #mayAdmit({ bytes }: Waiting): boolean {
+  #mayAdmit(bytes: number): boolean {
     if (this.#count === 0) return true;
     if (this.#count >= this.#capacity) return false;
     return this.#bytes + bytes <= this.#capacity * PIECE_BYTES;
@@ -66,21 +70,24 @@ export class SimulatedLink {
   #admit(): void {
     for (
       let next = this.#waiting.least;
-      next !== undefined && this.#mayAdmit(next);
+      next !== undefined && this.#mayAdmit(next.bytes);
       next = this.#waiting.least
     ) {
-      const { bytes, seconds, done } = next;
       this.#waiting.pop();
-      this.#count += 1;
-      this.#bytes += bytes;
-      const end = this.reserve(seconds);
-      this.#clock.at(end, () => {
-        this.#count -= 1;
-        this.#bytes -= bytes;
-        done(end - seconds);
-        this.#admit();
-      });
+      this.#begin(next.bytes, next.seconds, next.done);
     }
+  }
+
+  #begin(bytes: number, seconds: number, done: (start: number) => void): void {
+    this.#count += 1;
+    this.#bytes += bytes;
+    const end = this.reserve(seconds);
+    this.#clock.at(end, () => {
+      this.#count -= 1;
+      this.#bytes -= bytes;
+      done(end - seconds);
+      this.#admit();
+    });
   }
 }
 
