@@ -14,19 +14,19 @@
 import { formatBytes } from '../../../core/bytes.js';
 import { formatError } from '../../../core/errors.js';
 import type { Logger } from '../../../core/logger.js';
-import { TIERS, type Tier } from '../../../core/types.js';
 import type { Engine } from '../../engine/engine.js';
 import type { Span } from '../../engine/step-executor.js';
 import type { MicroBatch } from '../../model/block.js';
 import type { StepCosts } from '../../plan/costs.js';
 import type { OperationId, StepPlan } from '../../plan/step-plan.js';
+import { HeldCounters, type CountedEngine } from './held-counters.js';
 import { nameOf, placeOf, trackOf } from './operation-text.js';
 import { predictable, writePredicted, type PlannedStep } from './predicted-steps.js';
 import { StallTracker, type Stall } from './stall-tracker.js';
 import { PROCESSES, type OperationArguments, type StallArguments } from './trace-event.js';
 import { TraceFile } from './trace-file.js';
 import type { TracedCosts } from './traced-costs.js';
-import { toNanoseconds, TraceProcess, within, type PlacedSlice } from './trace-process.js';
+import { TraceProcess, within, type PlacedSlice } from './trace-process.js';
 
 /** What is to be recorded, and where. */
 export interface TraceOptions {
@@ -38,11 +38,9 @@ export interface TraceOptions {
   readonly maxBytes?: number;
 }
 
-/** What counters are read from, and what predicts. */
-export type TracedEngine = Pick<
-  Engine,
-  'heldBytes' | 'takeHighDeviceBytes' | 'budgetBytes' | 'deviceName' | 'stepPlan' | 'stepCosts'
->;
+/** What is recorded of an engine, and what predicts. */
+export type TracedEngine = CountedEngine &
+  Pick<Engine, 'budgetBytes' | 'deviceName' | 'stepPlan' | 'stepCosts'>;
 
 /** What a run does between steps. */
 export type Interlude = 'evaluation' | 'checkpoint';
@@ -65,7 +63,7 @@ interface Recording {
 export class TraceRecorder {
   readonly #options: TraceOptions;
   readonly #stalls = new StallTracker();
-  readonly #held: Record<Tier, number> = { device: -1, host: -1, nvme: -1 };
+  readonly #counters = new HeldCounters();
   /** Fetches of the step under way, by operation: the slice that completed each. */
   readonly #fetches = new Map<OperationId, PlacedSlice>();
   /** Where the steps lie that are not complete. */
@@ -82,7 +80,6 @@ export class TraceRecorder {
   #fetchesOf = '';
   #evaluationBytes = 0;
   #arrows = 0;
-  #countedAt = 0;
 
   /** Opens the file. @throws PATH_UNWRITABLE, OUTPUT_FULL, IO_ERROR */
   constructor(options: TraceOptions) {
@@ -296,21 +293,8 @@ export class TraceRecorder {
   }
 
   #count({ file, engine, origin }: Recording): void {
-    const { heldBytes } = engine;
-    const now = toNanoseconds((performance.now() - origin) * 1000);
-    const high = engine.takeHighDeviceBytes();
-    if (high > Math.max(heldBytes.device, this.#held.device)) {
-      this.#counter(file, 'device', toNanoseconds((this.#countedAt + now) / 2), high);
-    }
-    for (const tier of TIERS) this.#counter(file, tier, now, heldBytes[tier]);
-    this.#countedAt = now;
-  }
-
-  #counter(file: TraceFile, tier: Tier, ts: number, bytes: number): void {
-    if (this.#held[tier] === bytes) return;
-    this.#held[tier] = bytes;
-    const place = { pid: PROCESSES.measured, tid: 0, ts };
-    file.write({ ph: 'C', name: tier, cat: 'tier', ...place, args: { bytes } });
+    const time = (performance.now() - origin) * 1000;
+    this.#counters.read(engine, time, (event) => file.write(event));
   }
 
   /** As microseconds of the trace. */
