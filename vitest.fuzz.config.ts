@@ -9,7 +9,7 @@ export default defineConfig({
   test: {
     include: [
       'test/fuzz/**/*.test.ts',
-      'test/engine/{random-placement,device-bound}.property.test.ts',
+      'test/engine/device-bound.property.test.ts',
       'test/train/planned-run.property.test.ts',
     ],
     env: {
