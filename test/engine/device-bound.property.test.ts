@@ -13,11 +13,12 @@ import type { MicroBatch } from '../../src/model/block.js';
 import { layoutParameters } from '../../src/plan/parameter-layout.js';
 import { createPlanningDevice } from '../../tiers/device/create-device.js';
 import type { Device } from '../../tiers/device/device.js';
+import { timeLimitMs, untilDeadline } from './until-deadline.js';
 import { buildBatch, buildModel, randomModel, type RandomModel } from './random-model.js';
 import { DEVICES } from './run-engine.js';
 
 /** A case takes about 20 ms. */
-const TIME_LIMIT_MS = 1000 * Number(process.env['SPILLWAY_PLACEMENT_SECONDS'] ?? 12);
+const TIME_LIMIT_MS = timeLimitMs(12);
 
 const AMPLE: Readonly<Record<Tier, number>> = { device: 2 ** 40, host: 2 ** 40, nvme: 2 ** 40 };
 
@@ -165,15 +166,14 @@ describe.runIf(DEVICES.includes('native'))('on native', () => {
       const meta = await createPlanningDevice('native', { budgetBytes: AMPLE.device });
       try {
         await fc.assert(
-          fc.asyncProperty(randomCase, async (one) => {
-            const { planned, taken } = await deviceBytes(meta, one);
-            expect(taken).toBeLessThanOrEqual(planned);
-          }),
-          {
-            numRuns: 20_000,
-            examples: EXAMPLES,
-            plugins: [fc.interruptAfterTimeLimit(TIME_LIMIT_MS)],
-          },
+          fc.asyncProperty(
+            randomCase,
+            untilDeadline(TIME_LIMIT_MS, async (one: Case) => {
+              const { planned, taken } = await deviceBytes(meta, one);
+              expect(taken).toBeLessThanOrEqual(planned);
+            }),
+          ),
+          { numRuns: 20_000, examples: EXAMPLES },
         );
       } finally {
         await meta.dispose();

@@ -10,6 +10,7 @@ import { TIERS } from '../../core/types.js';
 import { Engine } from '../../src/engine/engine.js';
 import { InferenceEngine } from '../../src/engine/inference-engine.js';
 import type { InferenceOptions } from '../../src/engine/inference-options.js';
+import { untilDeadline } from './until-deadline.js';
 import { buildBatch, buildModel, randomModel, type RandomModel } from './random-model.js';
 import { DEVICES } from './run-engine.js';
 
@@ -124,9 +125,8 @@ async function holds(one: Case): Promise<void> {
 it(
   'gives the resident bits within its budgets, in random models and placements',
   async () => {
-    await fc.assert(fc.asyncProperty(randomCase, holds), {
+    await fc.assert(fc.asyncProperty(randomCase, untilDeadline(TIME_LIMIT_MS, holds)), {
       numRuns: 1000,
-      plugins: [fc.interruptAfterTimeLimit(TIME_LIMIT_MS)],
     });
   },
   10 * TIME_LIMIT_MS,

@@ -13,10 +13,11 @@ import type { EngineOptions } from '../../src/engine/engine-options.js';
 import type { Model } from '../../src/model/block.js';
 import { ExecutionCounter } from './execution-counter.js';
 import { DEVICES } from './run-engine.js';
+import { timeLimitMs, untilDeadline } from './until-deadline.js';
 import { buildBatch, buildModel, randomModel, type RandomModel } from './random-model.js';
 
 /** The test's time on each device; a case takes 0.3 to 1.5 s. */
-const TIME_LIMIT_MS = 1000 * Number(process.env['SPILLWAY_PLACEMENT_SECONDS'] ?? 15);
+const TIME_LIMIT_MS = timeLimitMs(15);
 
 /** Shares of the largest batch size and length. */
 interface MicroBatchShape {
@@ -294,11 +295,11 @@ describe.each(DEVICES)('on %s', (device) => {
     'gives the resident bits within its budgets, in random models and placements',
     async () => {
       await fc.assert(
-        fc.asyncProperty(randomCase, (one) => holds(one, device)),
-        {
-          numRuns: 1000,
-          plugins: [fc.interruptAfterTimeLimit(TIME_LIMIT_MS)],
-        },
+        fc.asyncProperty(
+          randomCase,
+          untilDeadline(TIME_LIMIT_MS, (one: Case) => holds(one, device)),
+        ),
+        { numRuns: 1000 },
       );
     },
     4 * TIME_LIMIT_MS,
