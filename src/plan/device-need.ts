@@ -35,6 +35,7 @@ export class DeviceNeed {
   readonly #input: MemoryPlanInput;
   /** By block. */
   readonly #packed: readonly (readonly Packed[])[];
+  readonly #packedSums: readonly number[];
   readonly #gradients: readonly GradientBytes[];
   /** Activation slots per block: every micro-batch in vertical order, one in horizontal. */
   readonly slotCount: number;
@@ -44,6 +45,7 @@ export class DeviceNeed {
     const { blocks, order, microBatchCount } = input;
     this.slotCount = order === 'vertical' ? microBatchCount : 1;
     this.#packed = blocks.map((block) => packedOf(block, input));
+    this.#packedSums = this.#packed.map((some) => some.reduce((sum, { bytes }) => sum + bytes, 0));
     this.#gradients = blocks.map((block) => gradientBytes(block, input));
   }
 
@@ -52,10 +54,9 @@ export class DeviceNeed {
     return this.#input.profiles[block - 1]?.outputBytes ?? 0;
   }
 
-  /** Bytes beside what is resident, at most. */
-  bytesOf(decisions: Decisions): number {
-    const region = alignUp(this.regionOf(decisions).byteLength, IO_ALIGNMENT);
-    return region + this.#transient(decisions);
+  /** Bytes of the region. */
+  regionBytes(decisions: Decisions): number {
+    return alignUp(this.regionOf(decisions).byteLength, IO_ALIGNMENT);
   }
 
   /** The region that these decisions make. */
@@ -99,12 +100,11 @@ export class DeviceNeed {
 
   /** As `packParams` of the block has it. */
   #packedBytes({ homes }: Decisions, index: number): number {
-    const { dtype } = this.#input;
+    if (this.#input.dtype !== 'float32') return this.#packedSums[index]!;
     let sum = 0;
     for (const { group, bytes } of this.#packed[index]!) {
       // Read where it lives.
-      if (dtype === 'float32' && homes[group]?.param === 'device') continue;
-      sum += bytes;
+      if (homes[group]?.param !== 'device') sum += bytes;
     }
     return sum;
   }
@@ -120,8 +120,9 @@ export class DeviceNeed {
   }
 
   /** What is on the device besides region and residents, at most: operations of a training step, or
-   * of an evaluation, which passes activations on and keeps none. */
-  #transient(decisions: Decisions): number {
+   * of an evaluation, which passes activations on and keeps none. Of the choices only `headWave` and
+   * `spillLag` matter. */
+  transientBytes(decisions: Decisions): number {
     const { blocks } = this.#input;
     const needs = blocks.map((block, index) =>
       block.kind === 'tiled'

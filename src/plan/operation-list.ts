@@ -6,7 +6,11 @@ import { assert } from '../../core/errors.js';
 import { LINKS, type Link } from '../../core/types.js';
 import { RegionTracker } from './region-tracker.js';
 import type { PassInput } from './step-input.js';
+import type { WriteBytes } from './transfer-bytes.js';
 import type { Action, Operation, OperationId, Output, Phase } from './step-plan.js';
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+type MutableBytes = Partial<Record<Link, number>>;
 
 interface PendingFree {
   readonly output: Output;
@@ -16,9 +20,13 @@ interface PendingFree {
   readonly from: number;
 }
 
+const NO_GROUPS: readonly number[] = [];
+const NO_BYTES: Operation['bytes'] = {};
+const NOTHING_DUE: readonly PendingFree[] = [];
+
 export class OperationList {
   readonly operations: Operation[] = [];
-  /** Bytes of all operations. */
+  /** Bytes of all operations, where these are not kept. */
   readonly bytes: Record<Link, number> = { upload: 0, download: 0, nvme_read: 0, nvme_write: 0 };
   readonly region = new RegionTracker();
   /** Of what is added from now on. */
@@ -48,20 +56,14 @@ export class OperationList {
     action: Action,
     after: readonly OperationId[],
     claims: readonly object[],
-    extra: { fieldBytes?: number; fences?: readonly number[] } = {},
+    {
+      fieldBytes = 0,
+      fences = NO_GROUPS,
+    }: { fieldBytes?: number; fences?: readonly number[] } = {},
   ): OperationId {
-    const isDue = ({ from }: PendingFree): boolean => from <= this.#computeCount;
-    const due = this.#pending.filter(isDue);
-    if (due.length > 0) this.#pending = this.#pending.filter((one) => !isDue(one));
-    const { fieldBytes = 0, fences = [] } = extra;
-    const moved = fieldBytes > 0 ? { upload: fieldBytes } : {};
-    const id = this.add('compute', action, moved, after, {
-      ...(due.length > 0 && {
-        frees: due.map(({ output }) => output),
-        copied: [...new Set(due.map(({ reader }) => reader))],
-      }),
-      ...(fences.length > 0 && { fences }),
-    });
+    const due = this.#takeDue();
+    const moved = fieldBytes > 0 ? { upload: fieldBytes } : NO_BYTES;
+    const id = this.add('compute', action, moved, after, fences, due);
     for (const claim of claims) this.region.use(claim, id);
     this.#computeCount += 1;
     return id;
@@ -86,10 +88,11 @@ export class OperationList {
     uploadBytes: number,
     after: readonly OperationId[],
     claim: object,
-    fences: readonly number[] = [],
+    fences?: readonly number[],
   ): OperationId {
-    const bytes = { upload: uploadBytes, ...(nvmeBytes > 0 && { nvme_read: nvmeBytes }) };
-    const id = this.add('upload', action, bytes, after, fences.length > 0 ? { fences } : {});
+    const bytes =
+      nvmeBytes > 0 ? { upload: uploadBytes, nvme_read: nvmeBytes } : { upload: uploadBytes };
+    const id = this.add('upload', action, bytes, after, fences);
     this.region.use(claim, id);
     return id;
   }
@@ -98,22 +101,24 @@ export class OperationList {
   write(
     action: Action,
     downloadBytes: number,
-    nvme: { read: number; written: number } | undefined,
+    nvme: WriteBytes | undefined,
     after: readonly OperationId[],
   ): OperationId {
-    const bytes = { download: downloadBytes, ...nvmeBytes(nvme) };
+    const bytes: MutableBytes = { download: downloadBytes };
+    if (nvme !== undefined) addNvme(bytes, nvme);
     return this.add('download', action, bytes, after);
   }
 
   /** Host memory to a gradient's home. */
   hostWrite(
     action: Action,
-    nvme: { read: number; written: number },
+    nvme: WriteBytes,
     after: readonly OperationId[],
-    fences: readonly number[] = [],
+    fences?: readonly number[],
   ): OperationId {
-    const extra = fences.length > 0 ? { fences } : {};
-    return this.add('nvme_write', action, nvmeBytes(nvme), after, extra);
+    const bytes: MutableBytes = {};
+    addNvme(bytes, nvme);
+    return this.add('nvme_write', action, bytes, after, fences);
   }
 
   add(
@@ -121,20 +126,45 @@ export class OperationList {
     action: Action,
     bytes: Operation['bytes'],
     after: readonly OperationId[],
-    extra: Partial<Operation> = {},
+    fences: readonly number[] = NO_GROUPS,
+    due: readonly PendingFree[] = NOTHING_DUE,
   ): OperationId {
     const id = this.#count;
     this.#count += 1;
-    for (const link of LINKS) this.bytes[link] += bytes[link] ?? 0;
-    if (!this.#keeps) return id;
+    if (!this.#keeps) {
+      for (const link of LINKS) this.bytes[link] += bytes[link] ?? 0;
+      return id;
+    }
     const sorted = sortedOnce(after);
     assert(
       sorted.length === 0 || (sorted[0]! >= 0 && sorted.at(-1)! < id),
       'operations wait for earlier ones',
     );
-    const phase = this.phase;
-    this.operations.push({ id, lane, phase, action, bytes, after: sorted, ...extra });
+    // A large step has tens of thousands: keys are set one by one, which is cheaper than spreading.
+    const operation: Mutable<Operation> = {
+      id,
+      lane,
+      phase: this.phase,
+      action,
+      bytes,
+      after: sorted,
+    };
+    if (due.length > 0) {
+      operation.frees = due.map(({ output }) => output);
+      operation.copied = [...new Set(due.map(({ reader }) => reader))];
+    }
+    if (fences.length > 0) operation.fences = fences;
+    this.operations.push(operation);
     return id;
+  }
+
+  /** What may be freed now; it is pending no longer. */
+  #takeDue(): readonly PendingFree[] {
+    const now = this.#computeCount;
+    if (!this.#pending.some(({ from }) => from <= now)) return NOTHING_DUE;
+    const due = this.#pending.filter(({ from }) => from <= now);
+    this.#pending = this.#pending.filter(({ from }) => from > now);
+    return due;
   }
 
   /** Bytes of the fields that a block is the first to put on the device; they stay there. */
@@ -164,11 +194,7 @@ function sortedOnce(ids: readonly OperationId[]): readonly OperationId[] {
   return [...new Set(ids)].sort((a, b) => a - b);
 }
 
-function nvmeBytes(
-  moved: { read: number; written: number } | undefined,
-): Partial<Record<Link, number>> {
-  return {
-    ...(moved !== undefined && moved.read > 0 && { nvme_read: moved.read }),
-    ...(moved !== undefined && moved.written > 0 && { nvme_write: moved.written }),
-  };
+function addNvme(bytes: MutableBytes, { read, written }: WriteBytes): void {
+  if (read > 0) bytes.nvme_read = read;
+  if (written > 0) bytes.nvme_write = written;
 }

@@ -33,8 +33,9 @@ export class PeakBytes {
   readonly #resident: Record<Tier, number>;
   /** Checkpoints of each block's input that are away from the device. */
   readonly #awayCounts: number[];
-  /** Undefined after a change that it depends on. */
-  #need: number | undefined;
+  /** Undefined after a change that they depend on. */
+  #region: number | undefined;
+  #transient: number | undefined;
   #hostFixed: number | undefined;
 
   constructor(sizes: PlanSizes, decisions: Decisions) {
@@ -52,9 +53,15 @@ export class PeakBytes {
 
   get bytes(): Record<Tier, number> {
     const { device, host, nvme } = this.#resident;
-    this.#need ??= this.#sizes.need.bytesOf(this.#decisions);
+    const { need } = this.#sizes;
+    this.#region ??= need.regionBytes(this.#decisions);
+    this.#transient ??= need.transientBytes(this.#decisions);
     this.#hostFixed ??= this.#hostFixedBytes();
-    return { device: device + this.#need, host: host + this.#hostFixed, nvme };
+    return {
+      device: device + this.#region + this.#transient,
+      host: host + this.#hostFixed,
+      nvme,
+    };
   }
 
   get fits(): boolean {
@@ -70,7 +77,8 @@ export class PeakBytes {
 
   choose(changes: Partial<Choices>): void {
     Object.assign(this.#decisions, changes);
-    this.#need = undefined;
+    this.#region = undefined;
+    if ('headWave' in changes || 'spillLag' in changes) this.#transient = undefined;
     this.#hostFixed = undefined;
   }
 
@@ -82,7 +90,10 @@ export class PeakBytes {
     this.#resident[tier] += states.bytesAt(group, state, tier);
     homes[state] = tier;
     // Parameters on the device are read where they live; states on NVMe pass through staging.
-    if (state === 'param' && (before === 'device' || tier === 'device')) this.#need = undefined;
+    if (state === 'param' && (before === 'device' || tier === 'device')) {
+      this.#region = undefined;
+      this.#transient = undefined;
+    }
     if (before === 'nvme' || tier === 'nvme') this.#hostFixed = undefined;
   }
 
@@ -98,7 +109,7 @@ export class PeakBytes {
     const counts = this.#awayCounts;
     const count = counts[block]! + away;
     // A slot of the region is for the largest block of which some checkpoint is away.
-    if (count === 0 || counts[block] === 0) this.#need = undefined;
+    if (count === 0 || counts[block] === 0) this.#region = undefined;
     counts[block] = count;
   }
 

@@ -6,7 +6,7 @@
  * read first where it is added to what is there, copied from the device, and written behind. After
  * each piece the host may work on it, while others use the device's link.
  */
-import { LINKS, type Link } from '../../core/types.js';
+import type { Link } from '../../core/types.js';
 import type { EventQueue } from './event-queue.js';
 import { PIECE_BYTES, type SimulatedBuffers, type SimulatedLink } from './simulated-link.js';
 
@@ -58,25 +58,43 @@ export function startTransfer(
   else moved.down();
 }
 
+/** Bytes and seconds of a piece. */
+interface Piece {
+  readonly bytes: number;
+  readonly seconds: number;
+}
+
+/** The callbacks of a transfer are made once, not for each of its pieces. */
 class Pieces {
   readonly #shape: TransferShape;
   readonly #lanes: TransferLanes;
   readonly #events: TransferEvents;
   readonly #count: number;
+  readonly #pieces: Readonly<Record<Link, Piece>>;
   #isStarted = false;
 
   constructor(shape: TransferShape, lanes: TransferLanes, events: TransferEvents) {
     this.#shape = shape;
     this.#lanes = lanes;
     this.#events = events;
-    this.#count = pieceCount(
-      LINKS.reduce((most, link) => Math.max(most, shape.bytes[link] ?? 0), 0),
-    );
+    const { upload = 0, download = 0, nvme_read: read = 0, nvme_write: written = 0 } = shape.bytes;
+    const count = pieceCount(Math.max(upload, download, read, written));
+    this.#count = count;
+    const piece = (bytes: number, seconds: number): Piece => ({
+      bytes: bytes / count,
+      seconds: seconds / count,
+    });
+    this.#pieces = {
+      upload: piece(upload, shape.seconds.upload),
+      download: piece(download, shape.seconds.download),
+      nvme_read: piece(read, shape.seconds.nvme_read),
+      nvme_write: piece(written, shape.seconds.nvme_write),
+    };
   }
 
   up(): void {
     if (this.#uses('nvme_read')) this.#upThroughBuffers();
-    else this.#inTurn(0, (next) => this.#copy('upload', next), this.#events.done);
+    else this.#inTurn((next) => this.#copy('upload', next), this.#events.done);
   }
 
   /** Reads take the buffers that are free, and wait for one only when none is under way. */
@@ -94,31 +112,29 @@ class Pieces {
         visit();
       });
     };
+    const uploaded = (): void => {
+      isVisiting = false;
+      visited += 1;
+      readBuffers.release(1);
+      advance();
+    };
     const visit = (): void => {
       if (isVisiting || isRead[visited] !== true) return;
       isVisiting = true;
-      this.#copy('upload', () => {
-        isVisiting = false;
-        visited += 1;
-        readBuffers.release(1);
-        advance();
-      });
+      this.#copy('upload', uploaded);
+    };
+    const fill = (): void => {
+      while (begun < this.#count && readBuffers.tryAcquire(1)) begin();
+      visit();
+    };
+    const acquired = (): void => {
+      begin();
+      fill();
     };
     const advance = (): void => {
-      if (visited === this.#count) {
-        this.#events.done();
-        return;
-      }
-      const fill = (): void => {
-        while (begun < this.#count && readBuffers.tryAcquire(1)) begin();
-        visit();
-      };
-      if (begun > visited) fill();
-      else
-        readBuffers.acquire(1, () => {
-          begin();
-          fill();
-        });
+      if (visited === this.#count) this.#events.done();
+      else if (begun > visited) fill();
+      else readBuffers.acquire(1, acquired);
     };
     advance();
   }
@@ -134,41 +150,53 @@ class Pieces {
       close();
     };
     if (!this.#uses('nvme_write')) {
-      this.#inTurn(0, (next) => this.#copy('download', next), composed);
+      this.#inTurn((next) => this.#copy('download', next), composed);
       return;
     }
     const { writeBuffers } = this.#lanes;
     const buffers = this.#uses('nvme_read') ? 2 : 1;
-    const piece = (next: () => void): void => {
-      writeBuffers.acquire(buffers, () => {
-        this.#move('nvme_read', () => {
-          this.#copy('download', () => {
-            open += 1;
-            this.#move('nvme_write', () => {
-              writeBuffers.release(buffers);
-              close();
-            });
-            next();
-          });
-        });
-      });
+    const written = (): void => {
+      writeBuffers.release(buffers);
+      close();
     };
-    this.#inTurn(0, piece, composed);
+    let next: () => void;
+    const copied = (): void => {
+      open += 1;
+      this.#move('nvme_write', written);
+      next();
+    };
+    const read = (): void => this.#copy('download', copied);
+    const acquired = (): void => this.#move('nvme_read', read);
+    this.#inTurn((follow) => {
+      next = follow;
+      writeBuffers.acquire(buffers, acquired);
+    }, composed);
   }
 
   /** One piece after the other. */
-  #inTurn(index: number, piece: (next: () => void) => void, done: () => void): void {
-    if (index === this.#count) done();
-    else piece(() => this.#inTurn(index + 1, piece, done));
+  #inTurn(piece: (next: () => void) => void, done: () => void): void {
+    let begun = 0;
+    const next = (): void => {
+      if (begun === this.#count) {
+        done();
+        return;
+      }
+      begun += 1;
+      piece(next);
+    };
+    next();
   }
 
   /** A piece on the device's link, and what the host does with it. */
   #copy(link: 'upload' | 'download', done: () => void): void {
     const seconds = this.#shape.hostSeconds / this.#count;
+    if (seconds === 0) {
+      this.#move(link, done);
+      return;
+    }
     this.#move(link, () => {
       const { clock } = this.#lanes;
-      if (seconds === 0) done();
-      else clock.at(clock.now + seconds, done);
+      clock.at(clock.now + seconds, done);
     });
   }
 
@@ -177,17 +205,22 @@ class Pieces {
   }
 
   #move(link: Link, done: () => void): void {
-    const { bytes, seconds, priority } = this.#shape;
-    const pieceBytes = (bytes[link] ?? 0) / this.#count;
-    const pieceSeconds = seconds[link] / this.#count;
-    if (pieceBytes === 0 && pieceSeconds === 0) {
+    const { bytes, seconds } = this.#pieces[link];
+    if (bytes === 0 && seconds === 0) {
       done();
       return;
     }
-    this.#lanes.links[link].move(priority, pieceBytes, pieceSeconds, (start) => {
+    const { priority } = this.#shape;
+    const moved = this.#isStarted ? done : this.#noting(done);
+    this.#lanes.links[link].move(priority, bytes, seconds, moved);
+  }
+
+  /** Tells when the transfer's first piece began to move. */
+  #noting(done: () => void): (start: number) => void {
+    return (start) => {
       if (!this.#isStarted) this.#events.started(start);
       this.#isStarted = true;
       done();
-    });
+    };
   }
 }

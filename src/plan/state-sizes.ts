@@ -85,13 +85,27 @@ function sizesOf(
     for (const state of some) {
       const elementBytes = stateType(state, dtype) === 'float32' ? 4 : 2;
       memoryBytes += alignUp(group.length * elementBytes, IO_ALIGNMENT);
-      for (const { length } of group.shards) fileBytes += shardBytes(state, length, dtype, known);
+      fileBytes += shardsBytes(state, group.shards, dtype, known);
     }
     return [{ home, memoryBytes, fileBytes }];
   });
 }
 
-/** Bytes that a shard's state takes in a file; most shards have one length. */
+/** Bytes that the shards' state takes in a file; all but the last are of one length. */
+function shardsBytes(
+  state: StateName,
+  shards: ParameterGroup['shards'],
+  dtype: ComputeDtype,
+  known: Map<string, number>,
+): number {
+  const [first] = shards;
+  const last = shards.at(-1);
+  if (first === undefined || last === undefined) return 0;
+  const others = (shards.length - 1) * shardBytes(state, first.length, dtype, known);
+  return others + shardBytes(state, last.length, dtype, known);
+}
+
+/** Bytes that a shard's state takes in a file. */
 function shardBytes(
   state: StateName,
   elementCount: number,
