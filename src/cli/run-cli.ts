@@ -12,7 +12,6 @@ import { parseValue, splitList } from '../config/config-key.js';
 import { GENERATE_KEYS } from '../config/keys/generate-keys.js';
 import { CONFIG_KEYS } from '../config/schema.js';
 import { renderDoctorTable } from './doctor-table.js';
-import { runDoctor } from './doctor.js';
 import { runEvaluateCommand, type EvaluateCommandOptions } from './evaluate-command.js';
 import { runGenerateCommand, type GenerateCommandOptions } from './generate-command.js';
 import { packageVersion } from './package-version.js';
@@ -184,7 +183,9 @@ function addDoctor(program: Command): void {
     .description('what this machine offers, and what each missing thing costs')
     .option('--json', 'print JSON with stable keys')
     .option('--nvme_path <folder>', 'folder to examine; repeatable (default: here)', collect, [])
-    .action((options: { json?: boolean; nvme_path: string[] }) => {
+    .action(async (options: { json?: boolean; nvme_path: string[] }) => {
+      // tfjs loads only now.
+      const { runDoctor } = await import('./doctor.js');
       const paths = options.nvme_path.length > 0 ? options.nvme_path : [process.cwd()];
       const report = runDoctor(paths);
       print(options.json === true ? JSON.stringify(report, null, 2) : renderDoctorTable(report));

@@ -7,9 +7,8 @@ import { silentLogger, warnOnce } from '../../core/logger.js';
 import type { Tier } from '../../core/types.js';
 import { createMetaDevice } from '../../tiers/device/create-device.js';
 import type { Device } from '../../tiers/device/device.js';
-import { createIoBackend } from '../../tiers/nvme/create-io-backend.js';
 import { createLayout, type LayoutRequest } from '../../tiers/nvme/layout.js';
-import { NvmeVolume } from '../../tiers/nvme/volume.js';
+import type { NvmeVolume } from '../../tiers/nvme/volume.js';
 import { resolveBudgets } from '../config/resolve-budgets.js';
 import type { ResourceOptions } from './engine-options.js';
 
@@ -51,8 +50,11 @@ export async function createVolume(
   budgetBytes: number,
 ): Promise<NvmeVolume | undefined> {
   if (request.states.length + request.scratch.length === 0) return undefined;
+  // What only plans has no need of them.
+  const { NvmeVolume } = await import('../../tiers/nvme/volume.js');
   let backend = options.io?.backend;
   if (backend === undefined) {
+    const { createIoBackend } = await import('../../tiers/nvme/create-io-backend.js');
     const choice = createIoBackend();
     backend = choice.backend;
     if (choice.reason !== undefined) {

@@ -34,7 +34,7 @@ describe('kept costs', () => {
       missing: ['copies', 'update', 'nvme', 'compute'],
     });
     expect(readdirSync(folder)).toEqual([]); // Asking makes nothing.
-    const store = CostStore.open(folder);
+    const store = await CostStore.open(folder);
     await store.putCopies('native', COPIES);
     const disk = { nvmeRead: LINK, nvmeWrite: LINK, nvmeSharing: 0.5 };
     await store.putDisk([root], disk);
@@ -54,7 +54,7 @@ describe('kept costs', () => {
 
   it('are as good as none when a byte of them is damaged', async () => {
     const folder = newFolder();
-    const store = CostStore.open(folder);
+    const store = await CostStore.open(folder);
     await store.putCopies('native', COPIES);
     await store.close();
     const path = join(folder, 'directory');

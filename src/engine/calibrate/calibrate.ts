@@ -85,7 +85,7 @@ async function measureAll(
   until: Deadline,
 ): Promise<Calibration> {
   const { compute } = request;
-  const store = CostStore.open(request.folder);
+  const store = await CostStore.open(request.folder);
   owned.push(() => store.close());
   const arena = HostPool.create({ budgetBytes: ARENA_BYTES });
   owned.push(() => arena.dispose());

@@ -10,7 +10,7 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { availableParallelism, cpus, homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
-import { open, type RootDatabase } from 'lmdb';
+import type { RootDatabase } from 'lmdb';
 import { ABI_VERSION, isa, kernels } from '../../../tiers/native/binding.js';
 import { openFailure } from '../../../tiers/nvme/data-file.js';
 import {
@@ -73,7 +73,9 @@ export class CostStore {
   }
 
   /** Opens the store, creating it when absent. @throws PATH_UNWRITABLE, IO_ERROR */
-  static open(folder: string = costFolder()): CostStore {
+  static async open(folder: string = costFolder()): Promise<CostStore> {
+    // A plan on a machine where nothing was measured starts without it.
+    const { open } = await import('lmdb');
     try {
       const path = join(folder, 'directory');
       return new CostStore(
@@ -180,7 +182,7 @@ export async function knownCosts(
   if (!existsSync(join(folder, 'directory'))) {
     return { costs: defaults, missing: ['copies', 'update', 'nvme', 'compute'] };
   }
-  const store = CostStore.open(folder);
+  const store = await CostStore.open(folder);
   try {
     return store.known(keys, defaults);
   } finally {
