@@ -157,7 +157,7 @@ export async function assembleEngine(
     layout,
     packed,
     trainableOf: (block) => trainableParams(block, layout),
-    alias: (address) => loader.alias(address),
+    alias: (address, rows) => loader.alias(address, rows),
     inputShape: shapes.of,
     onActivation: shapes.note,
     countUpload: (bytes) => {

@@ -2,40 +2,34 @@
  * @file Builds what an inference engine works with: weights at their homes, a sequence's cache, and
  * nothing that training needs.
  */
-import { SpillwayError, assert } from '../../core/errors.js';
+import { SpillwayError } from '../../core/errors.js';
 import type { ComputeDtype, Tier } from '../../core/types.js';
-import { createDevice } from '../../tiers/device/create-device.js';
+import { createDevice, createMetaDevice } from '../../tiers/device/create-device.js';
 import type { Device } from '../../tiers/device/device.js';
 import { HostPool } from '../../tiers/host/host-pool.js';
 import { MIN_STAGING } from '../../tiers/host/staging-pool.js';
 import { TierManager } from '../../tiers/tier-manager.js';
-import type { MicroBatch, Model } from '../model/block.js';
+import type { Model } from '../model/block.js';
 import { planInference, type InferencePlan } from '../plan/inference-plan.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
+import { assembleRunners, logitsBytes, type InferenceRunners } from './assemble-runners.js';
 import { checkResourceOptions } from './check-options.js';
-import { ForwardRunner, type InferenceParts } from './forward-runner.js';
+import { fieldBytes } from './field-bytes.js';
 import type { InferenceOptions } from './inference-options.js';
 import { probeForward, probeSequence } from './inference-probe.js';
 import { initialiseStates } from './initialise-states.js';
-import { KeyValueCache } from './key-value-cache.js';
-import { ParameterLoader } from './parameter-loader.js';
 import { ParameterStore } from './parameter-store.js';
 import type { Release } from './release.js';
-import { budgetsOf, createVolume, DEFAULTS, onProbeDevice, pathsOf } from './resources.js';
-import { PART_TOKENS, SequenceRunner } from './sequence-runner.js';
+import { budgetsOf, createVolume, DEFAULTS, pathsOf } from './resources.js';
+import { PART_TOKENS } from './sequence-runner.js';
 
 /** What an inference engine works with, and owns. */
-export interface AssembledInference {
+export interface AssembledInference extends InferenceRunners {
   readonly model: Model;
   readonly tiers: TierManager;
   readonly layout: ParameterLayout;
   readonly plan: InferencePlan;
   readonly store: ParameterStore;
-  /** With an example batch. */
-  readonly forward: ForwardRunner | undefined;
-  readonly exampleBatch: MicroBatch | undefined;
-  /** With a `maxLength`. */
-  readonly sequence: SequenceRunner | undefined;
   readonly budgets: Readonly<Record<Tier, number>>;
 }
 
@@ -49,16 +43,17 @@ export async function assembleInference(
   owned: Release[],
 ): Promise<AssembledInference> {
   checkInferenceOptions(options);
-  const { model, exampleBatch, maxLength } = options;
+  const { model } = options;
   const dtype: ComputeDtype = options.dtype ?? 'float32';
   const budgets = budgetsOf(options);
   const subGroupSize = options.subGroupSize ?? DEFAULTS.subGroupSize;
   const layout = layoutParameters(model.blocks, subGroupSize, 'inference');
   const device = await createDevice(options.device ?? 'auto', { budgetBytes: budgets.device });
   owned.push(() => device.dispose());
-  const { plan, cacheWidths } = await onProbeDevice(device, (probed) =>
-    planFor(options, probed, layout, budgets),
-  );
+  const meta = createMetaDevice(device);
+  if (meta !== undefined) owned.push(() => meta.dispose());
+  const plan = planFor(options, meta ?? device, layout, budgets);
+  device.ledger.resetPeak();
   const host = HostPool.create({ budgetBytes: budgets.host });
   owned.push(() => host.dispose());
   const volume = await createVolume(options, plan.nvmeRequest, budgets.nvme);
@@ -69,29 +64,10 @@ export async function assembleInference(
   owned.push(() => tiers.dispose());
   const store = new ParameterStore(tiers, layout, plan, dtype);
   owned.push(() => store.dispose());
-  const { blocks } = model;
-  const loader = new ParameterLoader(tiers, store);
-  const parts: InferenceParts = { blocks, tiers, loader, seed: options.seed ?? DEFAULTS.seed };
-  let sequence: SequenceRunner | undefined;
-  if (maxLength !== undefined) {
-    const cache = new KeyValueCache(tiers, plan.cacheTiers, cacheWidths, maxLength);
-    owned.push(() => cache.dispose());
-    const logits = host.lease(logitsBytes(options, layout), 'logits of one position');
-    owned.push(() => logits.dispose());
-    sequence = new SequenceRunner(parts, cache, logits);
-  }
   await initialiseStates(store, tiers, model, undefined);
-  return {
-    model,
-    tiers,
-    layout,
-    plan,
-    store,
-    forward: exampleBatch === undefined ? undefined : new ForwardRunner(parts),
-    exampleBatch,
-    sequence,
-    budgets,
-  };
+  const built = { layout, plan, tiers, store, meta };
+  const runners = assembleRunners(options, built, owned);
+  return { model, tiers, layout, plan, store, budgets, ...runners };
 }
 
 function checkInferenceOptions(options: InferenceOptions): void {
@@ -117,24 +93,26 @@ function planFor(
   device: Device,
   layout: ParameterLayout,
   budgets: Readonly<Record<Tier, number>>,
-): { plan: InferencePlan; cacheWidths: readonly (readonly number[])[] } {
+): InferencePlan {
   const { model, exampleBatch, maxLength } = options;
   const { blocks } = model;
   const dtype = options.dtype ?? 'float32';
   const setting = { device, blocks, layout, dtype };
-  const sequence =
-    maxLength === undefined
-      ? undefined
-      : probeSequence(setting, { count: PART_TOKENS, limit: maxLength });
-  const evaluation = exampleBatch === undefined ? undefined : probeForward(setting, exampleBatch);
-  const cacheWidths = blocks.map((_, index) => sequence?.[index]?.cacheWidths ?? []);
-  const plan = planInference({
+  return planInference({
     blocks,
     layout,
-    workloads: [sequence, evaluation].filter((profiles) => profiles !== undefined),
-    cacheWidths,
-    cacheLength: maxLength ?? 0,
-    logitsBytes: maxLength === undefined ? 0 : logitsBytes(options, layout),
+    evaluation: exampleBatch && {
+      profiles: probeForward(setting, exampleBatch),
+      fieldBytes: fieldBytes(blocks, exampleBatch),
+    },
+    sequence:
+      maxLength === undefined
+        ? undefined
+        : {
+            profiles: probeSequence(setting, { count: PART_TOKENS, limit: maxLength }),
+            limit: maxLength,
+            logitsBytes: logitsBytes(model, layout),
+          },
     budgets,
     dtype,
     offloadParam: options.offloadParam ?? 'auto',
@@ -142,11 +120,4 @@ function planFor(
     bf16Operands: device.capabilities.bf16Operands,
     nvmePathCount: pathsOf(options).length,
   });
-  return { plan, cacheWidths };
-}
-
-function logitsBytes({ model }: InferenceOptions, layout: ParameterLayout): number {
-  const head = model.blocks.at(-1);
-  assert(head?.kind === 'tiled', 'the probe has refused other heads');
-  return (layout.params.get(head.tiledParam)?.spec.shape[0] ?? 0) * 4;
 }

@@ -1,10 +1,12 @@
 /**
- * @file Where compute operations find parameters, tiles and activations: views of the region, whose
- * fills and reads the plan orders, parameters at home on the device, and what earlier operations left.
+ * @file Where compute operations find parameters, tiles, activations and caches: views of the region,
+ * whose fills and reads the plan orders, what is at home on the device, and what earlier operations
+ * left.
  *
  * Owns nothing.
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
+import { assert } from '../../core/errors.js';
 import type { ParamName, Params, Tile, TiledBlock } from '../model/block.js';
 import type { Source } from '../plan/step-plan.js';
 import type { ComputeOutputs } from './compute-outputs.js';
@@ -61,16 +63,42 @@ export class ComputeOperands {
   }
 
   /** Runs `body` with a tile of the head's matrix as a view. */
-  withTile(block: TiledBlock, index: number, offset: number, body: (tile: Tile) => void): void {
-    const { region, layout } = this.#parts;
-    const [rows, columns] = layout.params.get(block.tiledParam)!.spec.shape as [number, number];
+  withTile(
+    block: TiledBlock,
+    index: number,
+    offset: number | undefined,
+    body: (tile: Tile) => void,
+  ): void {
+    const { region, layout, alias } = this.#parts;
+    const address = layout.params.get(block.tiledParam)!;
+    const [rows, columns] = address.spec.shape as [number, number];
     const firstRow = index * block.tileRows;
     const rowCount = Math.min(block.tileRows, rows - firstRow);
-    const weight = region.view(offset, [rowCount, columns], 'float32');
+    const weight =
+      offset === undefined
+        ? alias(address, { first: firstRow, count: rowCount })
+        : region.view(offset, [rowCount, columns], 'float32');
     try {
       body({ weight, index, firstRow, rowCount });
     } finally {
       weight.dispose();
+    }
+  }
+
+  /** Runs `body` with what a block keeps of the first `length` tokens of a sequence. */
+  withCached<T>(
+    block: number,
+    length: number,
+    offset: number | undefined,
+    body: (cached: readonly Tensor[]) => T,
+  ): T {
+    const { cache, region } = this.#parts;
+    assert(cache !== undefined, 'sequences have a cache');
+    const views = cache.views(block, length, region, offset);
+    try {
+      return body(views);
+    } finally {
+      for (const view of views) view.dispose();
     }
   }
 

@@ -18,6 +18,9 @@ export interface Left {
   activation?: Tensor | undefined;
   gradients?: Gradients | undefined;
   losses?: Tensor | undefined;
+  /** What a sequence keeps of its tokens. */
+  added?: readonly Tensor[] | undefined;
+  logits?: Tensor | undefined;
 }
 
 /** Shapes of what an operation left. */
@@ -42,7 +45,7 @@ export class ComputeOutputs {
   }
 
   /** Takes over what `id` leaves; a part without tensors is none. */
-  leave(id: OperationId, { activation, gradients = {}, losses }: Left): void {
+  leave(id: OperationId, { activation, gradients = {}, losses, added = [], logits }: Left): void {
     // What aliases the region would change when that is filled again.
     const own = (tensor: Tensor): Tensor => this.#device.own(tensor);
     const left = new Map<Part, Left[Part]>();
@@ -50,6 +53,8 @@ export class ComputeOutputs {
     const owned = Object.entries(gradients).map(([name, tensor]) => [name, own(tensor)] as const);
     if (owned.length > 0) left.set('gradients', Object.fromEntries(owned));
     if (losses !== undefined) left.set('losses', own(losses));
+    if (added.length > 0) left.set('added', added.map(own));
+    if (logits !== undefined) left.set('logits', own(logits));
     if (left.size > 0) this.#left.set(id, left);
   }
 

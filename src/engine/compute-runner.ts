@@ -10,10 +10,10 @@
 import * as tf from '@tensorflow/tfjs-core';
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { assert } from '../../core/errors.js';
-import type { Block, BlockAux, ParamName } from '../model/block.js';
+import type { Block, BlockAux, ParamName, SequencePlace } from '../model/block.js';
 import type { Compute, Operation, OperationId, Output } from '../plan/step-plan.js';
 import { BatchFields } from './batch-fields.js';
-import { forwardDense, forwardRows, reverse, seedOf } from './block-compute.js';
+import { extendDense, forwardDense, forwardRows, reverse, seedOf } from './block-compute.js';
 import { ComputeOperands } from './compute-operands.js';
 import { ComputeOutputs, type LeftShapes } from './compute-outputs.js';
 import type { ComputeParts } from './compute-parts.js';
@@ -29,6 +29,7 @@ export class ComputeRunner {
   readonly #heads: HeadPasses;
   readonly #fields: BatchFields;
   #aux: readonly BlockAux[] = [];
+  #place: SequencePlace | undefined;
 
   constructor(parts: ComputeParts) {
     this.#parts = parts;
@@ -38,10 +39,15 @@ export class ComputeRunner {
     this.#fields = new BatchFields(parts.device, parts.countUpload);
   }
 
-  /** Begins a step over the micro-batches that `aux` describes. */
-  begin(aux: readonly BlockAux[]): void {
+  /**
+   * Begins a step over the micro-batches that `aux` describes.
+   *
+   * @param place of the next tokens in their sequence, which are the only micro-batch then
+   */
+  begin(aux: readonly BlockAux[], place?: SequencePlace): void {
     assert(this.#outputs.isEmpty && this.#heads.isEmpty, 'the step before left nothing');
     this.#aux = aux;
+    this.#place = place;
   }
 
   /**
@@ -62,6 +68,14 @@ export class ComputeRunner {
 
   losses(operation: OperationId): Tensor {
     return this.#outputs.part(operation, 'losses');
+  }
+
+  added(operation: OperationId): readonly Tensor[] {
+    return this.#outputs.part(operation, 'added');
+  }
+
+  logits(operation: OperationId): Tensor {
+    return this.#outputs.part(operation, 'logits');
   }
 
   gradients(operation: OperationId): Readonly<Record<ParamName, Tensor>> {
@@ -135,6 +149,15 @@ export class ComputeRunner {
       case 'reverse-prepare':
         this.#heads.reversePrepare(id, action);
         return;
+      case 'extend':
+        this.#extend(id, action);
+        return;
+      case 'prepare-last':
+        this.#heads.prepareLast(action, this.#tokenAux(action.microBatch));
+        return;
+      case 'logits-tile':
+        this.#heads.logitsTile(id, action);
+        return;
       default:
         return action satisfies never;
     }
@@ -148,7 +171,7 @@ export class ComputeRunner {
     let start = offset;
     const rows = block.gathers.map((gather) => {
       const columns = layout.params.get(gather.param)!.spec.shape[1]!;
-      const count = gather.indices(aux.fields).length;
+      const count = gather.indices(aux.fields, this.#place?.first).length;
       const view = region.view(start, [count, columns], 'float32');
       start += rowBytes(count, columns);
       return view;
@@ -172,6 +195,24 @@ export class ComputeRunner {
         if (index === blocks.length - 1) this.#outputs.leave(id, { losses: output });
         else this.#leaveActivation(id, index + 1, microBatch, output);
       }),
+    );
+  }
+
+  #extend(id: OperationId, action: Action<'extend'>): void {
+    const { device, blocks } = this.#parts;
+    const { block: index, microBatch } = action;
+    const block = blocks[index]!;
+    const place = this.#place;
+    assert(block.kind === 'dense' && place !== undefined, 'dense blocks extend sequences');
+    this.#operands.withParams(index, action.offset, (params) =>
+      this.#operands.withSource(action.input, index, microBatch, (input) =>
+        this.#operands.withCached(index, place.first, action.cacheOffset, (cached) => {
+          const inputs = input ? [input] : [];
+          const { output, added } = extendDense(device, block, params, inputs, cached, place);
+          this.#parts.onActivation(index + 1, microBatch, output.shape);
+          this.#outputs.leave(id, { activation: output, added });
+        }),
+      ),
     );
   }
 
@@ -218,6 +259,11 @@ export class ComputeRunner {
   async #prepare(action: Action<'prepare'>): Promise<void> {
     const index = this.#parts.blocks.length - 1;
     this.#heads.prepare(action, await this.#auxOf(this.#heads.block, index, action.microBatch));
+  }
+
+  /** What the head runs with for logits, which read no batch fields. */
+  #tokenAux(microBatch: number): BlockAux {
+    return { ...this.#aux[microBatch]!, block: this.#parts.blocks.length - 1 };
   }
 
   /** What a block runs with, its batch fields on the device. */

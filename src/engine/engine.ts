@@ -106,8 +106,7 @@ export class Engine {
     return this.#parts.devicePeaks(batches);
   }
 
-  /** The operations of an evaluation of micro-batches of these shapes, at most
-   * `gradientAccumulationSteps` of them. */
+  /** The operations of an evaluation of these micro-batches, at most `gradientAccumulationSteps`. */
   evaluationPlan(batches: readonly MicroBatch[]): StepPlan {
     return this.#parts.evaluationPlanner.planFor(batches);
   }

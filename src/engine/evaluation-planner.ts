@@ -1,10 +1,12 @@
 /**
- * @file The plan of an evaluation over given micro-batches: built once per set of shapes.
+ * @file The plan of an evaluation over given micro-batches: built once per set of shapes, but for what
+ * depends on their tokens.
  *
  * Owns nothing but the plans that it keeps.
  */
 import type { MicroBatch } from '../model/block.js';
 import { buildEvaluation } from '../plan/build-evaluation.js';
+import { withSparseRows } from '../plan/sparse-rows.js';
 import type { PassInput } from '../plan/step-input.js';
 import type { StepPlan } from '../plan/step-plan.js';
 import { Kept } from './kept.js';
@@ -37,13 +39,15 @@ export class EvaluationPlanner {
     return this.#parts.most;
   }
 
-  /** The plan over at most `most` micro-batches of these shapes. */
+  /** The plan over these micro-batches, at most `most`. */
   planFor(batches: readonly MicroBatch[]): StepPlan {
-    return this.#plans.get(batches.map(shapeKey).join(' '), () =>
+    const plan = this.#plans.get(batches.map(shapeKey).join(' '), () =>
       buildEvaluation({
         ...this.#parts,
         microBatches: batches.map((batch) => this.#shapes.of(batch)),
       }),
     );
+    const fields = batches.map((batch) => batch.fields);
+    return withSparseRows(plan, this.#parts, fields);
   }
 }

@@ -9,7 +9,14 @@ import type { Tensor } from '@tensorflow/tfjs-core';
 import { assert } from '../../core/errors.js';
 import type { Block, BlockAux, ParamName, TiledBlock } from '../model/block.js';
 import type { Compute, OperationId } from '../plan/step-plan.js';
-import { addTensors, prepareTiled, reverse, runTiled } from './block-compute.js';
+import {
+  addTensors,
+  lastToken,
+  prepareTiled,
+  reverse,
+  runTiled,
+  tileLogits,
+} from './block-compute.js';
 import type { ComputeOperands } from './compute-operands.js';
 import type { ComputeOutputs } from './compute-outputs.js';
 import type { ComputeParts } from './compute-parts.js';
@@ -94,6 +101,32 @@ export class HeadPasses {
     const own = saved.includes(losses) ? device.run(() => tf.clone(losses)) : losses;
     this.#outputs.leave(id, { losses: own });
     if (isLast) this.#forget(microBatch, pass);
+  }
+
+  /** @param aux of the sequence's tokens */
+  prepareLast({ microBatch, offset, input }: Action<'prepare-last'>, aux: BlockAux): void {
+    const { device } = this.#parts;
+    const { block } = this;
+    this.#operands.withParams(aux.block, offset, (params) =>
+      this.#operands.withSource(input, aux.block, microBatch, (tensor) => {
+        const last = lastToken(device, tensor!);
+        const prepared = prepareTiled(device, block, params, last, aux);
+        const owned = prepared.map((one) => device.own(one));
+        last.dispose();
+        const nothing = { carry: [], saved: [], dPrepared: [] };
+        this.#passes.set(microBatch, { aux, prepared: owned, ...nothing });
+      }),
+    );
+  }
+
+  logitsTile(id: OperationId, { tile: index, microBatch, offset }: Action<'logits-tile'>): void {
+    const { device } = this.#parts;
+    const { block } = this;
+    const pass = this.#pass(microBatch);
+    this.#operands.withTile(block, index, offset, (tile) => {
+      this.#outputs.leave(id, { logits: tileLogits(device, block, tile, pass.prepared) });
+    });
+    if (index === this.#tileCount() - 1) this.#forget(microBatch, pass);
   }
 
   backwardTile(

@@ -11,9 +11,9 @@ import { SpillwayError, isCoded } from '../../core/errors.js';
 import type { Link, Tier } from '../../core/types.js';
 import type { MicroBatch } from '../model/block.js';
 import type { InferencePlan } from '../plan/inference-plan.js';
+import type { StepPlan } from '../plan/step-plan.js';
 import { assembleInference, type AssembledInference } from './assemble-inference.js';
 import { CallGate } from './call-gate.js';
-import { checkBatch } from './check-batch.js';
 import type { InferenceOptions } from './inference-options.js';
 import { releaseAll, type Release } from './release.js';
 import type { SequenceRunner } from './sequence-runner.js';
@@ -79,6 +79,30 @@ export class InferenceEngine {
     return Object.fromEntries(this.#parts.tiers.device.fallbackCounts ?? []);
   }
 
+  /**
+   * The operations of an evaluation of these micro-batches, at most `plan.evaluationBatches`.
+   *
+   * @throws USAGE_INVALID without an example batch
+   */
+  evaluationPlan(batches: readonly MicroBatch[]): StepPlan {
+    const { evaluationPlanner } = this.#parts;
+    if (evaluationPlanner !== undefined) return evaluationPlanner.planFor(batches);
+    throw new SpillwayError(
+      'USAGE_INVALID',
+      'the engine was created without exampleBatch, so it does not evaluate; give one',
+    );
+  }
+
+  /**
+   * Highest bytes on the device in an evaluation of micro-batches of these shapes, as the plan has
+   * them; undefined on a device that only a run tells about.
+   *
+   * @throws USAGE_INVALID without an example batch
+   */
+  devicePeak(batches: readonly MicroBatch[]): Promise<number> | undefined {
+    return this.#parts.devicePeak(this.evaluationPlan(batches), batches);
+  }
+
   /** Tokens of the sequence so far; 0 where the engine does not generate. */
   get sequenceLength(): number {
     return this.#parts.sequence?.length ?? 0;
@@ -93,27 +117,14 @@ export class InferenceEngine {
    */
   evaluate(batches: Iterable<MicroBatch>): Promise<{ loss: number; terms: number }> {
     return this.#gate.exclusive(() => {
-      const { forward, exampleBatch } = this.#parts;
-      if (forward === undefined || exampleBatch === undefined) {
+      const { evaluations } = this.#parts;
+      if (evaluations === undefined) {
         throw new SpillwayError(
           'USAGE_INVALID',
           'the engine was created without exampleBatch, so it does not evaluate; give one',
         );
       }
-      return this.#gate.guard(async () => {
-        let lossSum = 0;
-        let terms = 0;
-        for (const batch of batches) {
-          checkBatch(batch, exampleBatch);
-          if (batch.weight === 0) continue;
-          lossSum += await forward.lossSum(batch);
-          terms += batch.weight;
-        }
-        if (terms === 0) {
-          throw new SpillwayError('DATA_EMPTY', 'there are no loss terms to evaluate');
-        }
-        return { loss: lossSum / terms, terms };
-      }, explain);
+      return this.#gate.guard(() => evaluations.run(batches), explain);
     });
   }
 

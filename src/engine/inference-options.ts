@@ -2,7 +2,7 @@
  * @file Options of `InferenceEngine.create`.
  */
 import type { MicroBatch, Model } from '../model/block.js';
-import type { ResourceOptions } from './engine-options.js';
+import type { ExecutionOptions, ResourceOptions } from './engine-options.js';
 
 /** At least one of `exampleBatch` and `maxLength` is given; memory is planned for no more. */
 export interface InferenceOptions extends ResourceOptions {
@@ -11,4 +11,6 @@ export interface InferenceOptions extends ResourceOptions {
   readonly exampleBatch?: MicroBatch;
   /** To generate: most tokens of a sequence, those given and those that follow together. */
   readonly maxLength?: number;
+  /** How plans are carried out. */
+  readonly execution?: ExecutionOptions;
 }

@@ -3,7 +3,7 @@
  * evaluation, and the next tokens of one sequence for generation.
  *
  * As workspace-probe.ts, which says how: each kind of block runs once on zeros at the largest shape,
- * in the order in which forward-runner.ts and sequence-runner.ts allocate and free.
+ * in the order in which compute-runner.ts and continuation-runner.ts allocate and free.
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { SpillwayError, assert } from '../../core/errors.js';
@@ -11,7 +11,9 @@ import type { ComputeDtype } from '../../core/types.js';
 import type { Device } from '../../tiers/device/device.js';
 import type { Block, BlockAux, MicroBatch, Params, SequencePlace } from '../model/block.js';
 import type { ForwardProfile } from '../plan/block-profile.js';
+import { LOGITS_LAG } from '../plan/build-continuation.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
+import { tensorBytes } from '../plan/tensor-bytes.js';
 import {
   extendDense,
   forwardDense,
@@ -35,15 +37,19 @@ export interface ProbeSetting {
 export function probeForward(setting: ProbeSetting, example: MicroBatch): ForwardProfile[] {
   return probeEach(setting, (bench, block, index, params, inputShape) => {
     const aux = auxOf(example.fields, index);
-    const ready = { ...aux, tensors: bench.fields(block, aux) };
+    let tensors: Record<string, Tensor> = {};
+    bench.uncounted(() => Object.values((tensors = bench.fields(block, aux))));
+    const ready = { ...aux, tensors };
     const input = inputShape === undefined ? [] : [bench.zeros(inputShape)];
     switch (block.kind) {
-      case 'row':
-        return [forwardRows(bench.device, block, gathered(bench, block, aux, 0), ready)];
+      case 'row': {
+        const rows = gathered(bench, block, aux, 0);
+        return { output: forwardRows(bench.device, block, rows, ready), rows };
+      }
       case 'dense':
-        return [forwardDense(bench.device, block, params, input, ready)];
+        return { output: forwardDense(bench.device, block, params, input, ready) };
       case 'tiled':
-        return [runLossTile(bench, block, params, input[0]!, ready)];
+        return runLossTile(bench, block, params, input[0]!, ready);
     }
   });
 }
@@ -67,12 +73,13 @@ export function probeSequence(
     probeTokens(setting, { first: limit - 1, limit }, 1, first),
   ];
   return first.map((profile, index) => {
-    const largest = (field: 'workBytes' | 'widenedBytes'): number =>
+    const largest = (field: 'workBytes' | 'widenedBytes' | 'rowBytes'): number =>
       Math.max(...runs.map((profiles) => profiles[index]?.[field] ?? 0));
     return {
       ...profile,
       workBytes: largest('workBytes'),
       widenedBytes: largest('widenedBytes'),
+      rowBytes: largest('rowBytes'),
     };
   });
 }
@@ -90,7 +97,8 @@ function probeTokens(
     switch (block.kind) {
       case 'row': {
         const aux = auxOf(tokenFields(count), index);
-        return [forwardRows(device, block, gathered(bench, block, aux, place.first), aux)];
+        const rows = gathered(bench, block, aux, place.first);
+        return { output: forwardRows(device, block, rows, aux), rows };
       }
       case 'dense': {
         const before = known[index - 1]?.cacheWidths ?? [];
@@ -100,22 +108,33 @@ function probeTokens(
           widths.map((width) => bench.zeros([place.first, width])),
         );
         const { output, added } = extendDense(device, block, params, input, cached, place);
-        return [output, ...added];
+        return { output, kept: added };
       }
       case 'tiled':
-        return [runLogitsTile(bench, block, params, input[0]!)];
+        return { output: runLogitsTile(bench, block, params, input[0]!) };
     }
   });
 }
 
-/** Runs one block on tensors of the bench. @returns the output and what is kept of its tokens */
+/** What one block made. */
+interface Ran {
+  readonly output: Tensor;
+  /** What is kept of its tokens. */
+  readonly kept?: readonly Tensor[];
+  /** What it gathered. */
+  readonly rows?: readonly Tensor[];
+  /** Of the head: what it keeps between tiles. */
+  readonly heldBytes?: number;
+}
+
+/** Runs one block on tensors of the bench. */
 type BlockRun = (
   bench: ProbeBench,
   block: Block,
   index: number,
   params: Params,
   inputShape: readonly number[] | undefined,
-) => [output: Tensor, ...kept: Tensor[]];
+) => Ran;
 
 function probeEach(
   { device, blocks, layout, dtype }: ProbeSetting,
@@ -133,10 +152,23 @@ function probeEach(
       const bench = new ProbeBench(device, layout, dtype);
       const { value, widenedBytes } = bench.measure(() => {
         const params = bench.params(wholeParams(block));
-        const { tensors, bytes } = bench.peak(() => run(bench, block, index, params, inputShape));
-        const [output, ...kept] = tensors;
-        const cacheWidths = kept.map((tensor) => tensor.shape[1] ?? 0);
-        return { outputShape: output!.shape, workBytes: bytes, cacheWidths };
+        let ran: Ran | undefined;
+        const { bytes } = bench.peak(() => {
+          ran = run(bench, block, index, params, inputShape);
+          return [ran.output, ...(ran.kept ?? [])].map((tensor) => device.own(tensor));
+        });
+        const { output, kept = [], rows = [], heldBytes } = ran!;
+        const made = bytesOf([output]);
+        const input = inputShape === undefined ? 0 : tensorBytes(sizeOf(inputShape));
+        // An output that only views what was fetched is copied.
+        const copied = bytes < input + made ? made : 0;
+        return {
+          outputShape: output.shape,
+          workBytes: bytes + copied,
+          heldBytes: heldBytes ?? Math.max(input, made),
+          rowBytes: bytesOf(rows),
+          cacheWidths: kept.map((tensor) => tensor.shape[1] ?? 0),
+        };
       });
       profile = { ...value, widenedBytes };
       known.set(key, profile);
@@ -185,11 +217,21 @@ function gathered(
   aux: BlockAux,
   first: number,
 ): Tensor[] {
-  return block.gathers.map((gather) => {
-    const { length, spec } = bench.address(gather.param);
-    const columns = length / (spec.shape[0] ?? 1);
-    return bench.zeros([gather.indices(aux.fields, first).length, columns]);
-  });
+  return bench.uncounted(() =>
+    block.gathers.map((gather) => {
+      const { length, spec } = bench.address(gather.param);
+      const columns = length / (spec.shape[0] ?? 1);
+      return bench.zeros([gather.indices(aux.fields, first).length, columns]);
+    }),
+  );
+}
+
+function bytesOf(tensors: readonly Tensor[]): number {
+  return tensors.reduce((sum, { size }) => sum + tensorBytes(size), 0);
+}
+
+function sizeOf(shape: readonly number[]): number {
+  return shape.reduce((product, length) => product * length, 1);
 }
 
 type Tiled = Extract<Block, { kind: 'tiled' }>;
@@ -198,7 +240,8 @@ function tileOf(bench: ProbeBench, block: Tiled) {
   const { length, spec } = bench.address(block.tiledParam);
   const rows = spec.shape[0] ?? 1;
   const rowCount = Math.min(block.tileRows, rows);
-  return { weight: bench.zeros([rowCount, length / rows]), index: 0, firstRow: 0, rowCount };
+  const [weight] = bench.uncounted(() => [bench.zeros([rowCount, length / rows])]);
+  return { weight: weight!, index: 0, firstRow: 0, rowCount };
 }
 
 function runLossTile(
@@ -207,31 +250,38 @@ function runLossTile(
   params: Params,
   input: Tensor,
   aux: BlockAux,
-): Tensor {
+): Ran {
   const { device } = bench;
-  const prepared = prepareTiled(device, block, params, input, aux);
-  bench.own(prepared);
-  input.dispose();
+  const inputBytes = bytesOf([input]);
+  const prepared = ownAll(bench, prepareTiled(device, block, params, input, aux));
   const begun = runTiled(device, () => block.begin(prepared, aux));
   bench.own(begun);
+  input.dispose();
   const tile = tileOf(bench, block);
   const carry = runTiled(device, () => block.forwardTile(tile, prepared, begun, aux));
   bench.own(carry);
   for (const tensor of begun) if (!carry.includes(tensor)) tensor.dispose();
-  tile.weight.dispose();
   const { losses, saved } = runTiled(device, () => block.end(prepared, carry, aux));
   bench.own(saved);
-  return losses;
+  const kept = Math.max(bytesOf(begun), bytesOf(carry), bytesOf(saved));
+  return { output: losses, heldBytes: Math.max(inputBytes, bytesOf(prepared) + kept) };
 }
 
 function runLogitsTile(bench: ProbeBench, block: Tiled, params: Params, input: Tensor): Tensor {
   const { device } = bench;
   const last = lastToken(device, input);
   bench.own([last]);
-  const prepared = prepareTiled(device, block, params, last, auxOf(tokenFields(1), 0));
-  bench.own(prepared);
+  const aux = auxOf(tokenFields(1), 0);
+  const prepared = ownAll(bench, prepareTiled(device, block, params, last, aux));
   assert(block.logits !== undefined, 'the head gives logits');
   const tile = tileOf(bench, block);
-  bench.zeros([1, tile.rowCount]); // Logits of the tile before, on their way to the host.
+  // Logits of the tiles before, on their way to the host.
+  for (let before = 0; before < LOGITS_LAG; before += 1) bench.zeros([1, tile.rowCount]);
   return tileLogits(device, block, tile, prepared);
+}
+
+function ownAll(bench: ProbeBench, tensors: readonly Tensor[]): Tensor[] {
+  const owned = tensors.map((tensor) => bench.device.own(tensor));
+  bench.own(owned);
+  return owned;
 }

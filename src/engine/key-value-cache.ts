@@ -3,7 +3,7 @@
  *
  * A cached tensor is [limit, width] in one lease of float32 that is as long as the sequence may
  * become; row p is token p's. On the device it is read in place; from the host its filled rows are
- * uploaded when the block needs them. New rows are written behind the filled ones, so nothing that a
+ * fetched to the device's region ahead of the block. New rows are written behind the filled ones, so nothing that a
  * kernel still reads changes.
  *
  * Owns the leases.
@@ -11,7 +11,14 @@
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { assert } from '../../core/errors.js';
 import type { MemoryLease } from '../../tiers/host/host-buffer.js';
-import type { TierManager } from '../../tiers/tier-manager.js';
+import { alignUp } from '../../core/bytes.js';
+import { CHUNK_ELEMENTS, IO_ALIGNMENT } from '../../core/types.js';
+import type { DeviceRegion } from '../../tiers/device/device.js';
+import type { TierManager, Turns } from '../../tiers/tier-manager.js';
+import { tensorBytes } from '../plan/tensor-bytes.js';
+
+/** What is uploaded at a time, so that fetches take turns. */
+const PIECE_BYTES = CHUNK_ELEMENTS * 4;
 
 interface CachedTensor {
   readonly lease: MemoryLease;
@@ -57,37 +64,51 @@ export class KeyValueCache {
     }
   }
 
-  /** The first `length` rows of a block's tensors, on the device; the caller disposes them. */
-  async read(block: number, length: number): Promise<Tensor[]> {
-    const tensors: Tensor[] = [];
-    if (length === 0) return tensors;
-    const { device } = this.#tiers;
-    try {
-      for (const { lease, width, tier } of this.#tensors(block)) {
+  /**
+   * The first `length` rows of a block's tensors on the device; the caller disposes them.
+   *
+   * @param offset where `fetch` put them; undefined where they live on the device
+   */
+  views(block: number, length: number, region: DeviceRegion, offset: number | undefined): Tensor[] {
+    if (length === 0) return [];
+    let start = offset ?? 0;
+    return this.#tensors(block).map(({ lease, width, tier }) => {
+      if (tier === 'device') {
         const bytes = lease.bytes.subarray(0, length * width * 4);
-        if (tier === 'device') {
-          tensors.push(device.alias(bytes, [length, width]));
-          continue;
-        }
-        const upload = device.beginUpload([length, width], lease.label);
-        try {
-          await upload.write(0, bytes, 'float32');
-        } catch (error) {
-          upload.abort();
-          throw error;
-        }
-        tensors.push(upload.finish());
-        this.#tiers.countUpload(bytes.byteLength);
+        return this.#tiers.device.alias(bytes, [length, width]);
       }
-    } catch (error) {
-      for (const tensor of tensors) tensor.dispose();
-      throw error;
+      assert(offset !== undefined, 'what is on the host has been fetched', { block });
+      const view = region.view(start, [length, width], 'float32');
+      start += tensorBytes(this.limit * width);
+      return view;
+    });
+  }
+
+  /** Copies the first `length` rows of a block's tensors from the host to `offset` of a region. */
+  async fetch(
+    block: number,
+    length: number,
+    region: DeviceRegion,
+    offset: number,
+    turns: Turns,
+  ): Promise<void> {
+    let start = offset;
+    for (const { lease, width } of this.#tensors(block)) {
+      const bytes = lease.bytes.subarray(0, length * width * 4);
+      for (let from = 0; from < bytes.byteLength; from += PIECE_BYTES) {
+        const piece = bytes.subarray(from, from + PIECE_BYTES);
+        const target = start + from;
+        await turns.take('upload', piece.byteLength, () =>
+          region.write(target, piece, 'float32', 'float32'),
+        );
+        this.#tiers.countUpload(piece.byteLength);
+      }
+      start += tensorBytes(this.limit * width);
     }
-    return tensors;
   }
 
   /** Writes `added`, the rows from token `first` on, one tensor per cached tensor. */
-  async write(block: number, first: number, added: readonly Tensor[]): Promise<void> {
+  async write(block: number, first: number, added: readonly Tensor[], turns: Turns): Promise<void> {
     const cached = this.#tensors(block);
     assert(added.length === cached.length, 'a block adds rows to each of its tensors', { block });
     const writes = cached.map(({ lease, width, tier }, index) => {
@@ -104,9 +125,17 @@ export class KeyValueCache {
       // Within the device no link is crossed.
       return tier === 'device'
         ? this.#tiers.device.download(rows, 0, target)
-        : this.#tiers.download(rows, 0, target);
+        : this.#tiers.download(rows, 0, target, turns);
     });
     await Promise.all(writes);
+  }
+
+  /** Bytes leased on the device. */
+  get deviceBytes(): number {
+    return this.#blocks
+      .flat()
+      .filter(({ tier }) => tier === 'device')
+      .reduce((sum, { lease }) => sum + alignUp(lease.bytes.byteLength, IO_ALIGNMENT), 0);
   }
 
   /** Gives the leases back. Idempotent. */

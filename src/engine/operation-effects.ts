@@ -138,6 +138,9 @@ export class OperationEffects {
       case 'prepare':
       case 'end':
       case 'reverse-prepare':
+      case 'extend':
+      case 'prepare-last':
+      case 'logits-tile':
         return undefined;
       default:
         return action satisfies never;

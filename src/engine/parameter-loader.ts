@@ -1,18 +1,18 @@
 /**
- * @file Brings parameters from their home tiers to the device: whole, by row ranges, by rows.
+ * @file Brings parameters from their home tiers to the device's region: whole, by row ranges, by rows.
  *
  * Reads each stored chunk once per call, in pieces; counts the bytes that cross the upload link
- * (what is homed on the device does not). Tensors are the caller's.
+ * (what is homed on the device does not).
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { SpillwayError, assert } from '../../core/errors.js';
 import { CHUNK_ELEMENTS, elementBytes } from '../../core/types.js';
 import type { DeviceRegion, TensorUpload } from '../../tiers/device/device.js';
 import type { TierManager, Turns } from '../../tiers/tier-manager.js';
-import type { BlockAux, ParamName, Params, RowGather, Tile, TiledBlock } from '../model/block.js';
+import type { ParamName } from '../model/block.js';
 import type { PackedParams } from '../plan/packed-params.js';
 import { segmentsOf, type ParamAddress, type ParameterGroup } from '../plan/parameter-layout.js';
-import { keepsBfloat16 } from '../plan/tensor-bytes.js';
+import type { RowRange } from './compute-parts.js';
 import type { ParameterStore } from './parameter-store.js';
 import { TableUpdates } from './table-updates.js';
 
@@ -42,46 +42,6 @@ export class ParameterLoader {
     this.#tiers = tiers;
     this.#store = store;
     this.#tables = tables;
-  }
-
-  /** Rows of a matrix or table. */
-  rowCount(name: ParamName): number {
-    return this.#store.address(name).spec.shape[0] ?? 0;
-  }
-
-  /**
-   * The whole parameters `names` as float32 tensors on the device; each stored chunk is read once.
-   * The caller disposes them.
-   */
-  async loadParams(names: readonly ParamName[]): Promise<Record<ParamName, Tensor>> {
-    const { device } = this.#tiers;
-    const tensors: Record<ParamName, Tensor> = {};
-    const wanted = new Map<ParameterGroup, (WantedParam & { upload: TensorUpload })[]>();
-    try {
-      for (const name of names) {
-        const address = this.#store.address(name);
-        const aliased = this.#alias(address, address.offset, address.spec.shape);
-        if (aliased !== undefined) {
-          tensors[name] = aliased;
-          continue;
-        }
-        const { shape } = address.spec;
-        const { bf16Operands } = device.capabilities;
-        const keepBfloat16 = keepsBfloat16(shape, this.#store.dtype, bf16Operands);
-        const upload = device.beginUpload(shape, name, { keepBfloat16 });
-        const group = this.#store.group(address);
-        wanted.set(group, [...(wanted.get(group) ?? []), { address, upload }]);
-      }
-      for (const [group, params] of wanted) await this.#uploadGroup(group, params);
-    } catch (error) {
-      for (const { upload } of [...wanted.values()].flat()) upload.abort();
-      for (const tensor of Object.values(tensors)) tensor.dispose();
-      throw error;
-    }
-    for (const { address, upload } of [...wanted.values()].flat()) {
-      tensors[address.spec.name] = upload.finish();
-    }
-    return tensors;
   }
 
   /** Fills a block's slot of a region, which starts at `byteOffset`, with its whole parameters. */
@@ -120,9 +80,10 @@ export class ParameterLoader {
   }
 
   /**
-   * Puts rows `indices` of a table, in that order, at `byteOffset` of a region. A table on NVMe is
-   * read whole: what a step moves does not depend on its tokens.
+   * Puts rows `indices` of a table, in that order, at `byteOffset` of a region.
    *
+   * @param options `isSparse`: of a table on NVMe only the chunks that hold a wanted row are read, each
+   *   once; otherwise the whole of it, so that what a step moves does not depend on its tokens
    * @throws TOKEN_OUT_OF_RANGE naming the first index outside the table
    */
   async fetchRows(
@@ -130,15 +91,16 @@ export class ParameterLoader {
     indices: Int32Array,
     region: DeviceRegion,
     byteOffset: number,
-    turns: Turns,
+    { turns, isSparse = false }: { turns: Turns; isSparse?: boolean | undefined },
   ): Promise<void> {
     const address = this.#store.address(name);
     const columns = this.#checkRows(address, indices);
     const group = this.#store.group(address);
     const target = this.#regionTarget(group, region, byteOffset, 'float32', turns);
     if (this.#isInMemory(address)) return this.#copyRows(address, columns, indices, target);
-    const bytesPer = elementBytes(this.#store.dtype);
     const order = sortedPositions(indices);
+    if (isSparse) return this.#gather(address, columns, indices, order, target, turns);
+    const bytesPer = elementBytes(this.#store.dtype);
     let at = 0;
     const visit = async (offset: number, bytes: Uint8Array, counted: boolean): Promise<void> => {
       const end = offset + bytes.byteLength / bytesPer;
@@ -199,11 +161,17 @@ export class ParameterLoader {
     }
   }
 
-  /** A new tensor over a parameter that is float32 and homed on the device. */
-  alias(address: ParamAddress): Tensor {
-    const tensor = this.#alias(address, address.offset, address.spec.shape);
-    assert(tensor !== undefined, 'the parameter is homed on the device');
-    return tensor;
+  /** A new tensor over a parameter, or rows of a matrix, that is float32 and homed on the device. */
+  alias(address: ParamAddress, rows?: RowRange): Tensor {
+    const { dtype } = this.#store;
+    const bytes = this.#store.deviceBytes(this.#store.group(address));
+    assert(bytes !== undefined && dtype === 'float32', 'the parameter is homed on the device');
+    const { spec, length, offset } = address;
+    const columns = length / (spec.shape[0] ?? 1);
+    const shape = rows === undefined ? spec.shape : [rows.count, columns];
+    const start = offset + (rows?.first ?? 0) * columns;
+    const end = rows === undefined ? offset + length : start + rows.count * columns;
+    return this.#tiers.device.alias(bytes.subarray(start * 4, end * 4), shape);
   }
 
   /** A place in a region for a parameter of `group`; what is homed on the device crosses no link. */
@@ -224,91 +192,6 @@ export class ParameterLoader {
     };
   }
 
-  /** Rows `firstRow … firstRow + rowCount` of a matrix as a tensor; the caller disposes it. */
-  async loadRows(name: ParamName, firstRow: number, rowCount: number): Promise<Tensor> {
-    const address = this.#store.address(name);
-    const columns = address.length / (address.spec.shape[0] ?? 1);
-    const start = address.offset + firstRow * columns;
-    const aliased = this.#alias(address, start, [rowCount, columns]);
-    if (aliased !== undefined) return aliased;
-    const upload = this.#tiers.device.beginUpload([rowCount, columns], name);
-    try {
-      await this.#readRange(address, start, rowCount * columns, (offset, bytes, counted) => {
-        if (counted) this.#tiers.countUpload(bytes.byteLength);
-        return upload.write(offset, bytes, this.#store.dtype);
-      });
-      return upload.finish();
-    } catch (error) {
-      upload.abort();
-      throw error;
-    }
-  }
-
-  /**
-   * Rows `indices` of the table `name`, in that order, as an [n, C] tensor. Reads each stored chunk
-   * that holds a wanted row once. The caller disposes the tensor.
-   *
-   * @throws TOKEN_OUT_OF_RANGE naming the first index outside the table
-   */
-  async gatherRows(name: ParamName, indices: Int32Array): Promise<Tensor> {
-    const address = this.#store.address(name);
-    const columns = this.#checkRows(address, indices);
-    const upload = this.#tiers.device.beginUpload([indices.length, columns], name);
-    try {
-      await this.#gather(address, columns, indices, sortedPositions(indices), upload);
-      return upload.finish();
-    } catch (error) {
-      upload.abort();
-      throw error;
-    }
-  }
-
-  /** Runs `body` on the whole parameters `names` and frees them. */
-  async withParams<T>(
-    names: readonly ParamName[],
-    body: (params: Params) => Promise<T>,
-  ): Promise<T> {
-    const params = await this.loadParams(names);
-    try {
-      return await body(params);
-    } finally {
-      for (const tensor of Object.values(params)) tensor.dispose();
-    }
-  }
-
-  /** Runs `body` on the rows that tokens `first …` of a sequence read, and frees them. */
-  async withRows<T>(
-    gathers: readonly RowGather[],
-    fields: BlockAux['fields'],
-    first: number,
-    body: (rows: readonly Tensor[]) => Promise<T>,
-  ): Promise<T> {
-    const rows: Tensor[] = [];
-    try {
-      for (const gather of gathers) {
-        rows.push(await this.gatherRows(gather.param, gather.indices(fields, first)));
-      }
-      return await body(rows);
-    } finally {
-      for (const tensor of rows) tensor.dispose();
-    }
-  }
-
-  /** Visits the tiles of a tiled block's matrix, ascending; each is freed after its visit. */
-  async eachTile(block: TiledBlock, visit: (tile: Tile) => Promise<void>): Promise<void> {
-    const { tiledParam, tileRows } = block;
-    const rows = this.rowCount(tiledParam);
-    for (let index = 0, firstRow = 0; firstRow < rows; index += 1, firstRow += tileRows) {
-      const rowCount = Math.min(tileRows, rows - firstRow);
-      const weight = await this.loadRows(tiledParam, firstRow, rowCount);
-      try {
-        await visit({ weight, index, firstRow, rowCount });
-      } finally {
-        weight.dispose();
-      }
-    }
-  }
-
   /** Elements per row of a table. @throws TOKEN_OUT_OF_RANGE naming the first index outside it */
   #checkRows({ spec, length }: ParamAddress, indices: Int32Array): number {
     const rows = spec.shape[0] ?? 0;
@@ -324,19 +207,10 @@ export class ParameterLoader {
     return length / rows;
   }
 
-  /** A tensor over elements `start …` of the group's own bytes, where the parameter is float32 and
-   * homed on the device. */
-  #alias(address: ParamAddress, start: number, shape: readonly number[]): Tensor | undefined {
-    const bytes = this.#store.deviceBytes(this.#store.group(address));
-    if (bytes === undefined || this.#store.dtype !== 'float32') return undefined;
-    const length = shape.reduce((product, size) => product * size, 1);
-    return this.#tiers.device.alias(bytes.subarray(start * 4, (start + length) * 4), shape);
-  }
-
   async #uploadGroup(
     group: ParameterGroup,
     params: readonly WantedParam[],
-    turns?: Turns,
+    turns: Turns,
   ): Promise<void> {
     const bytesPer = elementBytes(this.#store.dtype);
     const from = Math.min(...params.map(({ address }) => address.offset));
@@ -370,7 +244,7 @@ export class ParameterLoader {
     start: number,
     count: number,
     visit: (offset: number, bytes: Uint8Array, counted: boolean) => Promise<void>,
-    turns?: Turns,
+    turns: Turns,
   ): Promise<void> {
     for (const segment of segmentsOf(this.#store.group(address), start, count)) {
       const location = this.#store.location(segment.shard, 'param');
@@ -392,7 +266,8 @@ export class ParameterLoader {
     columns: number,
     indices: Int32Array,
     order: readonly number[],
-    upload: TensorUpload,
+    upload: Target,
+    turns: Turns,
   ): Promise<void> {
     const bytesPer = elementBytes(this.#store.dtype);
     const rowStart = (at: number): number => {
@@ -428,6 +303,7 @@ export class ParameterLoader {
             if (counted) this.#tiers.countUpload(piece.byteLength);
           }
         },
+        turns,
       );
       at = end;
     }

@@ -13,9 +13,9 @@ import type { BlockProfile } from '../plan/block-profile.js';
 import { planMemory } from '../plan/memory-plan.js';
 import { layoutParameters, type ParameterLayout } from '../plan/parameter-layout.js';
 import type { MemoryPlan } from '../plan/placement.js';
-import { chargedBytes } from '../plan/tensor-bytes.js';
 import { checkOptions } from './check-options.js';
 import type { EngineOptions } from './engine-options.js';
+import { fieldBytes } from './field-bytes.js';
 import { budgetsOf, DEFAULTS, pathsOf } from './resources.js';
 import { probeWorkspaces } from './workspace-probe.js';
 
@@ -94,7 +94,7 @@ export function planOn(
     hostAddressableDevice: device.capabilities.hostAddressable,
     bf16Operands: device.capabilities.bf16Operands,
     nvmePathCount: pathsOf(options).length,
-    fieldBytes: fieldBytesOf(options),
+    fieldBytes: fieldBytes(options.model.blocks, options.exampleBatch),
     rowGatherBytes: rowGathers.map(({ rows, columns }) => rows * columns * 4),
     optimizerStagingBytes: (depth, nvmeStates) =>
       stagingBytes({ dtype, depth, nvmeStates, maxShardLength, workers }),
@@ -121,18 +121,6 @@ function profilesOn(
   layout: ParameterLayout,
 ): BlockProfile[] {
   return probeWorkspaces(device, model.blocks, layout, exampleBatch, dtype);
-}
-
-/** Bytes of the fields that blocks read, each in whole cache lines. */
-function fieldBytesOf({ model, exampleBatch }: PlanningOptions): number {
-  const names = model.blocks.flatMap(({ reads = [], readsIfPresent = [] }) => [
-    ...reads,
-    ...readsIfPresent,
-  ]);
-  return [...new Set(names)].reduce(
-    (sum, name) => sum + chargedBytes(exampleBatch.fields[name]?.data.byteLength ?? 0),
-    0,
-  );
 }
 
 function rowGathersOf(options: PlanningOptions, layout: ParameterLayout): RowGather[] {

@@ -1,12 +1,10 @@
 /**
- * @file What every kind of engine is built on: budgets, NVMe files, a device to probe on.
+ * @file What every kind of engine is built on: budgets, NVMe files.
  */
 import { randomBytes } from 'node:crypto';
 import { parseByteSize } from '../../core/bytes.js';
 import { silentLogger, warnOnce } from '../../core/logger.js';
 import type { Tier } from '../../core/types.js';
-import { createMetaDevice } from '../../tiers/device/create-device.js';
-import type { Device } from '../../tiers/device/device.js';
 import { createLayout, type LayoutRequest } from '../../tiers/nvme/layout.js';
 import type { NvmeVolume } from '../../tiers/nvme/volume.js';
 import { resolveBudgets } from '../config/resolve-budgets.js';
@@ -72,18 +70,4 @@ export async function createVolume(
     budgetBytes,
     layout: createLayout(request),
   });
-}
-
-/**
- * Runs `plan` on a device that computes shapes and allocations only or, where there is none, on
- * `device`.
- */
-export async function onProbeDevice<T>(device: Device, plan: (probed: Device) => T): Promise<T> {
-  const meta = createMetaDevice(device);
-  try {
-    return plan(meta ?? device);
-  } finally {
-    await meta?.dispose();
-    device.ledger.resetPeak();
-  }
 }

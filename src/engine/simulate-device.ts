@@ -42,8 +42,10 @@ export function residentBytes({ layout, homes, dtype }: PackingInput): number {
 
 /** What is simulated. */
 export interface DeviceSimulation extends PackingInput {
+  /** Bytes of other leases on the device: a sequence's cache. Default 0. */
+  readonly cacheBytes?: number;
   readonly blocks: readonly Block[];
-  readonly plan: MemoryPlan;
+  readonly plan: Pick<MemoryPlan, 'region'>;
   readonly step: StepPlan;
   readonly batches: readonly MicroBatch[];
 }
@@ -93,7 +95,8 @@ export async function withComputeRunner<T>(
 ): Promise<T> {
   const { blocks, layout, plan, batches } = simulation;
   const packed = blocks.map((block) => packParams(block, simulation));
-  const resident = device.reserve(residentBytes(simulation), 'resident states');
+  const { cacheBytes = 0 } = simulation;
+  const resident = device.reserve(residentBytes(simulation) + cacheBytes, 'resident states');
   const region = device.reserve(plan.region.byteLength, 'region');
   const shapes = new ActivationShapes();
   const runner = new ComputeRunner({
@@ -103,7 +106,8 @@ export async function withComputeRunner<T>(
     layout,
     packed,
     trainableOf: (block) => trainableParams(block, layout),
-    alias: ({ spec }) => resident.view(0, spec.shape, 'float32'),
+    alias: ({ spec: { shape } }, rows) =>
+      resident.view(0, rows ? [rows.count, ...shape.slice(1)] : shape, 'float32'),
     inputShape: shapes.of,
     onActivation: shapes.note,
     countUpload: () => undefined,

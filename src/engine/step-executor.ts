@@ -14,7 +14,14 @@ import { SpillwayError, assert } from '../../core/errors.js';
 import type { Logger } from '../../core/logger.js';
 import type { Lane as LaneName, Link } from '../../core/types.js';
 import type { Device } from '../../tiers/device/device.js';
-import type { Compute, Operation, OperationId, StepPlan, Transfer } from '../plan/step-plan.js';
+import {
+  LAUNCH_AHEAD,
+  type Compute,
+  type Operation,
+  type OperationId,
+  type StepPlan,
+  type Transfer,
+} from '../plan/step-plan.js';
 import type { ComputeRunner } from './compute-runner.js';
 import { Lane } from './lane.js';
 import { LinkTurns, type Throttles } from './link-turns.js';
@@ -72,9 +79,6 @@ export interface ExecutorParts {
   readonly compute: Pick<ComputeRunner, 'begin' | 'run' | 'clear'>;
   readonly transfers: Pick<StepTransfers, 'run'>;
 }
-
-/** Compute operations that may be launched and not have run. */
-const LAUNCHED = 2;
 
 const WATCHDOG_MS = 60_000;
 
@@ -141,7 +145,7 @@ export class StepExecutor {
   start(plan: StepPlan, step: StepContext, hooks: UpdateHooks = NO_UPDATES): StartedStep {
     this.#operations = plan.operations;
     this.#mark = markOf(step);
-    this.#compute.begin(step.aux);
+    this.#compute.begin(step.aux, step.place);
     const run = new StepRun(plan, (operation, signals) =>
       this.#perform(operation, step, hooks, signals),
     );
@@ -370,7 +374,8 @@ class StepRun {
     ];
     const isCompute = operation.lane === 'compute';
     if (isCompute) {
-      const [before, earlier] = [this.#computes.at(-1), this.#computes.at(-LAUNCHED)];
+      const { launchAhead = LAUNCH_AHEAD } = this.#plan;
+      const [before, earlier] = [this.#computes.at(-1), this.#computes.at(-launchAhead)];
       if (before !== undefined) waits.push(before.launched);
       if (earlier !== undefined) waits.push(earlier.done);
     }

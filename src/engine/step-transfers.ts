@@ -3,8 +3,9 @@
  */
 import { assert } from '../../core/errors.js';
 import type { DeviceRegion } from '../../tiers/device/device.js';
+import type { MemoryLease } from '../../tiers/host/host-buffer.js';
 import type { TierManager, Turns } from '../../tiers/tier-manager.js';
-import type { Block, BlockAux, RowBlock, TiledBlock } from '../model/block.js';
+import type { Block, BlockAux, RowBlock, SequencePlace, TiledBlock } from '../model/block.js';
 import type { PackedParams } from '../plan/packed-params.js';
 import type { MicroBatchOrder } from '../plan/placement.js';
 import type { ParameterLayout } from '../plan/parameter-layout.js';
@@ -12,6 +13,7 @@ import type { Transfer } from '../plan/step-plan.js';
 import type { ActivationStore } from './activation-store.js';
 import type { ComputeRunner } from './compute-runner.js';
 import type { GradientWriter } from './gradient-writer.js';
+import type { KeyValueCache } from './key-value-cache.js';
 import type { LossSum } from './loss-sum.js';
 import type { ParameterLoader } from './parameter-loader.js';
 import { rowBytes } from './row-bytes.js';
@@ -28,6 +30,15 @@ export interface TransferParts {
   readonly compute: ComputeRunner;
   /** Undefined where nothing is trained. */
   readonly training?: TrainingParts;
+  /** Undefined where no sequence is continued. */
+  readonly sequence?: SequenceParts;
+}
+
+/** What transfers of a sequence's continuation work with besides. */
+export interface SequenceParts {
+  readonly cache: KeyValueCache;
+  /** V float32: those of one position. */
+  readonly logits: MemoryLease;
 }
 
 /** What transfers of training steps work with besides. */
@@ -38,7 +49,7 @@ export interface TrainingParts {
   readonly rows: ReadonlyMap<string, RowGradients>;
 }
 
-/** What belongs to one step, or to an evaluation. */
+/** What belongs to one step, to an evaluation or to the continuation of a sequence. */
 export interface StepContext {
   /** One-based number of the optimizer step; of an evaluation, the one before it. */
   readonly step: number;
@@ -48,6 +59,8 @@ export interface StepContext {
   readonly losses: (microBatch: number) => LossSum;
   /** Shape of the input of a block for a micro-batch. */
   readonly inputShape: (block: number, microBatch: number) => readonly number[];
+  /** Of the next tokens of a sequence. */
+  readonly place?: SequencePlace;
 }
 
 export class StepTransfers {
@@ -65,6 +78,7 @@ export class StepTransfers {
       case 'fetch-rows':
       case 'fetch-tile':
       case 'fetch-activation':
+      case 'fetch-cache':
         return this.#fetch(action, step, turns);
       case 'spill-activation': {
         const tensor = compute.activation(action.operation);
@@ -95,6 +109,16 @@ export class StepTransfers {
         return this.#training.writer.mergeUses(action.param, turns);
       case 'losses':
         return step.losses(action.microBatch).add(tiers, compute.losses(action.operation), turns);
+      case 'write-cache': {
+        const { cache } = this.#sequence;
+        return cache.write(action.block, firstOf(step), compute.added(action.operation), turns);
+      }
+      case 'write-logits': {
+        const { buffer, byteOffset } = this.#sequence.logits.bytes;
+        const logits = compute.logits(action.operation);
+        const start = byteOffset + action.tile * this.#tiled().tileRows * 4;
+        return tiers.download(logits, 0, new Float32Array(buffer, start, logits.size), turns);
+      }
       default:
         return action satisfies never;
     }
@@ -113,8 +137,9 @@ export class StepTransfers {
         let offset = action.offset;
         for (const gather of this.#rowBlock().gathers) {
           const { param } = gather;
-          const wanted = gather.indices(step.aux[action.microBatch]!.fields);
-          await loader.fetchRows(param, wanted, region, offset, turns);
+          const wanted = gather.indices(step.aux[action.microBatch]!.fields, step.place?.first);
+          const { isSparse } = action;
+          await loader.fetchRows(param, wanted, region, offset, { turns, isSparse });
           offset += rowBytes(wanted.length, layout.params.get(param)!.spec.shape[1]!);
         }
         return;
@@ -134,6 +159,14 @@ export class StepTransfers {
         const slot = this.#slotOf(microBatch);
         return this.#training.activations.fetch(block, slot, length, region, offset, turns);
       }
+      case 'fetch-cache':
+        return this.#sequence.cache.fetch(
+          action.block,
+          firstOf(step),
+          region,
+          action.offset,
+          turns,
+        );
       default:
         return action satisfies never;
     }
@@ -168,6 +201,12 @@ export class StepTransfers {
     return training;
   }
 
+  get #sequence(): SequenceParts {
+    const { sequence } = this.#parts;
+    assert(sequence !== undefined, 'only continuations have such transfers');
+    return sequence;
+  }
+
   #rowBlock(): RowBlock {
     const block = this.#parts.blocks[0];
     assert(block?.kind === 'row', 'rows belong to a row block');
@@ -179,4 +218,10 @@ export class StepTransfers {
     assert(block?.kind === 'tiled', 'tiles belong to a tiled block');
     return block;
   }
+}
+
+/** Tokens before those that come. */
+function firstOf({ place }: StepContext): number {
+  assert(place !== undefined, 'a continuation has its place');
+  return place.first;
 }

@@ -28,9 +28,14 @@ export interface ForwardProfile {
   readonly outputShape: readonly number[];
   /** Float32 copies of parameters kept as bfloat16, for kernels that do not read these. */
   readonly widenedBytes: number;
-  /** Peak above its whole parameters and what is cached of the sequence: input, fields, rows, tiles,
-   * temporaries, output. */
+  /** Peak above what is fetched (whole parameters, rows, a tile, what is cached of the sequence) and
+   * batch fields: input, temporaries, output. */
   readonly workBytes: number;
+  /** What another micro-batch has on the device beside it: its input or output, or what the head
+   * keeps between tiles. */
+  readonly heldBytes: number;
+  /** Bytes of the rows that a row block gathers. */
+  readonly rowBytes: number;
   /** Elements that it keeps of each token of a sequence, by cached tensor; `[]` in evaluation. */
   readonly cacheWidths: readonly number[];
 }

@@ -18,14 +18,15 @@ import type { PassInput } from './step-input.js';
 import type { StepPlan } from './step-plan.js';
 import { StepSizes } from './step-sizes.js';
 
-/** The operations of an evaluation. */
+/** The operations of an evaluation, but for what `withSparseRows` adds. */
 export function buildEvaluation(input: PassInput): StepPlan {
   const ops = new OperationList(input);
   const sizes = new StepSizes(input);
   const parameters = new ParameterSlots(input, ops, sizes, 'forward');
   const slots = new ActivationSlots(input.region, ops);
   const activations = new PassedActivations(ops);
-  const pass = new ForwardPass(input, { ops, sizes, parameters, slots, activations });
+  const parts = { ops, sizes, parameters, slots, activations, isSparse: true };
+  const pass = new ForwardPass(input, parts);
   const { blocks, microBatches, plan } = input;
   const last = blocks.length - 1;
   const head = blocks[last]!;

@@ -187,6 +187,7 @@ class StepBuilder {
         { kind: 'backward-tile', tile, microBatches, offset: loaded.offset },
         loaded.after,
         loaded.claims,
+        { fences: loaded.fences },
       );
       const output = { operation: id, part: 'gradients' } as const;
       if (this.#sizes.isTrainable(block.tiledParam))

@@ -115,14 +115,18 @@ function multiplyAdds(
     case 'end':
       return elements;
     case 'prepare':
+    case 'prepare-last':
       return passes;
     case 'reverse-prepare':
       return REVERSE * passes;
     case 'forward-tile':
       return positions * tile;
+    case 'logits-tile':
+      return tile;
     case 'backward-tile':
       return REVERSE * positions * tile;
     case 'forward':
+    case 'extend':
     case 'reverse': {
       const matrices = matricesOf(input, block);
       const [batch = 0, length = 0, width = 0] = shape.length === 3 ? shape : [];

@@ -35,6 +35,7 @@ export class ForwardPass {
   readonly #parameters: ParameterSlots;
   readonly #slots: ActivationSlots;
   readonly #activations: ForwardActivations;
+  readonly #isSparse: boolean;
 
   constructor(
     input: PassInput,
@@ -44,6 +45,8 @@ export class ForwardPass {
       readonly parameters: ParameterSlots;
       readonly slots: ActivationSlots;
       readonly activations: ForwardActivations;
+      /** Whether rows are read alone; what that moves is added by `withSparseRows`. Default false. */
+      readonly isSparse?: boolean;
     },
   ) {
     this.#input = input;
@@ -52,13 +55,14 @@ export class ForwardPass {
     this.#parameters = parts.parameters;
     this.#slots = parts.slots;
     this.#activations = parts.activations;
+    this.#isSparse = parts.isSparse ?? false;
   }
 
   /** All blocks but the last. */
   blocks(microBatches: readonly number[]): void {
     for (const [index, block] of this.#input.blocks.slice(0, -1).entries()) {
       for (const one of microBatches) {
-        if (block.kind === 'row') this.#rows(one);
+        if (block.kind === 'row') this.rows(one);
         else this.#activations.put(index + 1, one, this.dense(index, one));
       }
     }
@@ -95,8 +99,9 @@ export class ForwardPass {
     }
     const tiles = this.#sizes.tileCount(block);
     for (let tile = 0; tile < tiles; tile += 1) {
-      const { offset, after, claims } = this.#parameters.tile(block, tile);
-      this.#ops.compute({ kind: 'forward-tile', tile, microBatches: wave, offset }, after, claims);
+      const { offset, after, claims, fences } = this.#parameters.tile(block, tile);
+      const action = { kind: 'forward-tile', tile, microBatches: wave, offset } as const;
+      this.#ops.compute(action, after, claims, { fences });
     }
     for (const microBatch of wave) {
       const end = { kind: 'end', microBatch, ...(isLast && { isLast }) } as const;
@@ -115,14 +120,18 @@ export class ForwardPass {
     this.#ops.freeLater({ operation, part: 'losses' }, loss, LOSS_LAG);
   }
 
-  #rows(microBatch: number): void {
+  /** The first block's rows of a micro-batch. */
+  rows(microBatch: number): void {
     const { offset, claim, after } = this.#slots.claim();
     const { read, upload } = this.#sizes.rowBytes(microBatch);
-    const action = { kind: 'fetch-rows', microBatch, offset } as const;
-    const fences = this.#sizes
-      .groupsOf(0)
-      .filter((group) => !this.#sizes.tablesReadAhead.has(group));
-    const fetched = this.#ops.fetch(action, read, upload, after, claim, fences);
+    const fetched = this.#ops.fetch(
+      { kind: 'fetch-rows', microBatch, offset, ...(this.#isSparse && { isSparse: true }) },
+      this.#isSparse ? 0 : read,
+      upload,
+      after,
+      claim,
+      this.#sizes.groupsOf(0).filter((group) => !this.#sizes.tablesReadAhead.has(group)),
+    );
     const id = this.#ops.compute({ kind: 'rows', microBatch, offset }, [fetched], [claim], {
       fieldBytes: this.#ops.fieldBytes(0, microBatch),
     });

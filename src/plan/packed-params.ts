@@ -39,15 +39,23 @@ export function wholeParams(block: Block): ParamName[] {
   return block.uses.filter((name) => block.kind !== 'tiled' || name !== block.tiledParam);
 }
 
+/** Whether compute reads a parameter where it lives: as float32 on the device. */
+export function isReadAtHome(
+  { group }: ParamAddress,
+  { homes, dtype }: Pick<PackingInput, 'homes' | 'dtype'>,
+): boolean {
+  return dtype === 'float32' && homes[group]?.param === 'device';
+}
+
 /** The places of a block's whole parameters. */
 export function packParams(block: Block, input: PackingInput): PackedParams {
-  const { layout, homes, dtype, bf16Operands } = input;
+  const { layout, dtype, bf16Operands } = input;
   const params: PackedParam[] = [];
   const aliased: ParamAddress[] = [];
   let byteLength = 0;
   for (const name of wholeParams(block)) {
     const address = layout.params.get(name)!;
-    if (dtype === 'float32' && homes[address.group]?.param === 'device') {
+    if (isReadAtHome(address, input)) {
       aliased.push(address);
       continue;
     }

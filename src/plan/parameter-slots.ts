@@ -9,6 +9,7 @@
 import { assert } from '../../core/errors.js';
 import type { TiledBlock } from '../model/block.js';
 import type { OperationList } from './operation-list.js';
+import { isReadAtHome } from './packed-params.js';
 import type { PassInput } from './step-input.js';
 import type { OperationId } from './step-plan.js';
 import type { StepSizes } from './step-sizes.js';
@@ -117,19 +118,23 @@ export class ParameterSlots {
     return { offset, after: [fetch], claims: [claim], fences };
   }
 
+  /** A tile of the head's matrix, fetched; or nothing to wait for but its update, where it lives. */
   tile(
     block: TiledBlock,
     tile: number,
-  ): { offset: number; after: OperationId[]; claims: object[] } {
+  ): { offset: number | undefined; after: OperationId[]; claims: object[]; fences: number[] } {
+    const { address, read, upload } = this.#sizes.tile(block, tile);
+    if (isReadAtHome(address, this.#input)) {
+      return { offset: undefined, after: [], claims: [], fences: [address.group] };
+    }
     const { tileSlots, tileSlotBytes, tileOffset } = this.#input.region;
     const offset = tileOffset + (this.#tileTurn % tileSlots) * tileSlotBytes;
     this.#tileTurn += 1;
     const area = { start: offset, end: offset + tileSlotBytes };
     const { after, claim } = this.#ops.region.claim(area, () => undefined);
-    const { address, read, upload } = this.#sizes.tile(block, tile);
     const action = { kind: 'fetch-tile', tile, offset } as const;
     const fetched = this.#ops.fetch(action, read, upload, after, claim, [address.group]);
-    return { offset, after: [fetched], claims: [claim] };
+    return { offset, after: [fetched], claims: [claim], fences: [] };
   }
 
   #needSequence(direction: 'both' | 'forward'): number[] {

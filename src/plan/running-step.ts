@@ -3,7 +3,7 @@
  */
 import type { Lane } from '../../core/types.js';
 import type { EventQueue } from './event-queue.js';
-import type { Operation, OperationId, StepPlan } from './step-plan.js';
+import { LAUNCH_AHEAD, type Operation, type OperationId, type StepPlan } from './step-plan.js';
 import type { SimulatedStep } from './timeline.js';
 
 /** Numbers by operation, one after the other: those of `id` from `starts[id]` up to
@@ -29,7 +29,7 @@ export interface Graph {
 
 const NONE: readonly OperationId[] = [];
 
-export function graphOf({ operations }: StepPlan): Graph {
+export function graphOf({ operations, launchAhead = LAUNCH_AHEAD }: StepPlan): Graph {
   const computes: OperationId[] = [];
   const computeIndex = new Int32Array(operations.length).fill(-1);
   const waits = new Int32Array(operations.length);
@@ -40,8 +40,8 @@ export function graphOf({ operations }: StepPlan): Graph {
     if (lane === 'compute') {
       const index = computes.push(id) - 1;
       computeIndex[id] = index;
-      // The launch of the operation before, and the end of the one before that.
-      count += Math.min(2, index);
+      // The launch of the operation before, and the end of an earlier one.
+      count += Number(index > 0) + Number(index >= launchAhead);
     }
     waits[id] = count;
     if (action.kind !== 'update') stepCount += 1;
@@ -195,7 +195,7 @@ export class RunningStep {
     const operation = this.#plan.operations[id]!;
     if (operation.action.kind !== 'update') this.#unfinished -= 1;
     this.copied(id);
-    if (operation.lane === 'compute') this.#arriveAtCompute(id, 2);
+    if (operation.lane === 'compute') this.#arriveAtCompute(id, this.#launchAhead);
     this.#arriveAll(this.#graph.dependents, id);
     this.#conclude();
   }
@@ -211,6 +211,10 @@ export class RunningStep {
   whenUpdated(run: () => void): void {
     if (this.#open <= 0) run();
     else this.#onUpdated.push(run);
+  }
+
+  get #launchAhead(): number {
+    return this.#plan.launchAhead ?? LAUNCH_AHEAD;
   }
 
   /** The compute operation `distance` after `id` has one thing less to wait for. */

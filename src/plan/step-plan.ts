@@ -1,6 +1,6 @@
 /**
- * @file A training step, or an evaluation, as data: operations, the bytes they move, what they wait
- * for.
+ * @file A training step, an evaluation or the continuation of a sequence as data: operations, the
+ * bytes they move, what they wait for.
  *
  * One plan, three uses: `simulate` predicts it, the executor runs it, the trace compares the two.
  * Operations are numbered in program order: running them one after the other is always right. The
@@ -26,11 +26,12 @@ export const PHASES = ['forward', 'backward', 'update'] as const satisfies reado
 
 /**
  * What a compute operation leaves on the device: the output (or the gradient of its input), the
- * gradients of parameters, and losses. Each part is freed on its own.
+ * gradients of parameters, losses, what a sequence keeps of its tokens, a tile's logits. Each part is
+ * freed on its own.
  */
 export interface Output {
   readonly operation: OperationId;
-  readonly part: 'activation' | 'gradients' | 'losses';
+  readonly part: 'activation' | 'gradients' | 'losses' | 'added' | 'logits';
 }
 
 /** Where a compute operation finds an activation, or the gradient of one. */
@@ -43,7 +44,13 @@ export type Source =
 export type Transfer =
   | { readonly kind: 'fetch-params'; readonly block: number; readonly offset: number }
   /** The rows of all gathers of the first block, one after the other. */
-  | { readonly kind: 'fetch-rows'; readonly microBatch: number; readonly offset: number }
+  | {
+      readonly kind: 'fetch-rows';
+      readonly microBatch: number;
+      readonly offset: number;
+      /** Of tables on NVMe, only the chunks that hold one: what it moves depends on the tokens. */
+      readonly isSparse?: boolean;
+    }
   | { readonly kind: 'fetch-tile'; readonly tile: number; readonly offset: number }
   | {
       readonly kind: 'fetch-activation';
@@ -80,7 +87,11 @@ export type Transfer =
   | { readonly kind: 'write-rows'; readonly param: ParamName }
   /** Sums of lower uses of a tied parameter, into its gradient. */
   | { readonly kind: 'merge-uses'; readonly param: ParamName }
-  | { readonly kind: 'losses'; readonly microBatch: number; readonly operation: OperationId };
+  | { readonly kind: 'losses'; readonly microBatch: number; readonly operation: OperationId }
+  /** What a block keeps of the sequence's earlier tokens. */
+  | { readonly kind: 'fetch-cache'; readonly block: number; readonly offset: number }
+  | { readonly kind: 'write-cache'; readonly block: number; readonly operation: OperationId }
+  | { readonly kind: 'write-logits'; readonly tile: number; readonly operation: OperationId };
 
 /** What runs on the device. `offset` is where the block's fetched parameters lie in the region. */
 export type Compute =
@@ -116,7 +127,8 @@ export type Compute =
       readonly kind: 'forward-tile';
       readonly tile: number;
       readonly microBatches: readonly number[];
-      readonly offset: number;
+      /** Undefined where the tile is read at its home, the device. */
+      readonly offset: number | undefined;
     }
   | {
       readonly kind: 'end';
@@ -129,7 +141,7 @@ export type Compute =
       readonly tile: number;
       /** Their gradients of the tile are added up, in order. */
       readonly microBatches: readonly number[];
-      readonly offset: number;
+      readonly offset: number | undefined;
     }
   | {
       readonly kind: 'reverse-prepare';
@@ -137,6 +149,30 @@ export type Compute =
       readonly offset: number;
       readonly input: Source;
       readonly sums: OperationId | undefined;
+    }
+  /** The sequence's next tokens through a dense block. */
+  | {
+      readonly kind: 'extend';
+      readonly block: number;
+      readonly microBatch: number;
+      readonly offset: number;
+      readonly input: Source | undefined;
+      /** Where what is known of earlier tokens was fetched to; undefined where it is read at its
+       * home, or there is none. */
+      readonly cacheOffset: number | undefined;
+    }
+  /** The last of the sequence's tokens, for its logits. */
+  | {
+      readonly kind: 'prepare-last';
+      readonly microBatch: number;
+      readonly offset: number;
+      readonly input: Source;
+    }
+  | {
+      readonly kind: 'logits-tile';
+      readonly tile: number;
+      readonly microBatch: number;
+      readonly offset: number | undefined;
     };
 
 /** Work of the host: the gradient norm, and AdamW on one shard. */
@@ -176,7 +212,12 @@ export interface StepPlan {
   readonly operations: readonly Operation[];
   /** Whole-parameter fetches, for the count of loads. */
   readonly paramLoadCount: number;
+  /** Compute operations that may be launched and not have run. Default `LAUNCH_AHEAD`. */
+  readonly launchAhead?: number;
 }
+
+/** So many that the device's queue never runs dry, where operations are not short. */
+export const LAUNCH_AHEAD = 2;
 
 /** Sums the bytes of a plan per link. */
 export function bytesPerLink(

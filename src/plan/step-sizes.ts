@@ -96,9 +96,13 @@ export class StepSizes {
     return { address, start, count, read, upload };
   }
 
+  /** Rows of the head's matrix. */
+  rowCount(block: TiledBlock): number {
+    return this.#input.layout.params.get(block.tiledParam)!.spec.shape[0]!;
+  }
+
   tileCount(block: TiledBlock): number {
-    const rows = this.#input.layout.params.get(block.tiledParam)!.spec.shape[0]!;
-    return Math.ceil(rows / block.tileRows);
+    return Math.ceil(this.rowCount(block) / block.tileRows);
   }
 
   /** Groups that a block reads where they live, on the device. */

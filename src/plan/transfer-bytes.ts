@@ -90,6 +90,32 @@ export function groupReadBytes(
   );
 }
 
+/** NVMe bytes of reading rows `indices` of a table alone: each chunk that holds one, once. */
+export function sparseReadBytes(
+  group: ParameterGroup,
+  { offset, spec, length }: ParamAddress,
+  indices: Iterable<number>,
+  { homes, dtype }: StateHomes,
+): number {
+  if (homeOf(homes[group.index]!, 'param') !== 'nvme') return 0;
+  const columns = length / spec.shape[0]!;
+  const elementBytes = storedBytes('param', dtype);
+  const chunks = new Map<string, number>();
+  for (const row of new Set(indices)) {
+    for (const { shard, start, length: count } of segmentsOf(
+      group,
+      offset + row * columns,
+      columns,
+    )) {
+      const last = Math.floor((start + count - 1) / CHUNK_ELEMENTS);
+      for (let index = Math.floor(start / CHUNK_ELEMENTS); index <= last; index += 1) {
+        chunks.set(`${shard.id}/${index}`, oneChunkBytes(shard.length, elementBytes, index));
+      }
+    }
+  }
+  return [...chunks.values()].reduce((sum, bytes) => sum + bytes, 0);
+}
+
 /** NVMe bytes of writing elements `start …` of a group's gradient; none where it lives in memory. */
 export function gradientWriteBytes(
   group: ParameterGroup,

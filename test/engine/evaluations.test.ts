@@ -1,9 +1,11 @@
 // Goal: an evaluation moves and holds what its plan says, gives the same bits however its batches are
 // grouped, and fetches no more often than the slots of the region ask for.
 import { describe, expect, it } from 'vitest';
+import { isCoded } from '../../core/errors.js';
 import { LINKS } from '../../core/types.js';
 import { Engine } from '../../src/engine/engine.js';
 import type { EngineOptions } from '../../src/engine/engine-options.js';
+import { InferenceEngine } from '../../src/engine/inference-engine.js';
 import type { Span } from '../../src/engine/step-executor.js';
 import { bytesPerLink } from '../../src/plan/step-plan.js';
 import { chainBatch, chainModel, deviceMemoryFor, type ChainShape } from './paced-chain.js';
@@ -107,6 +109,67 @@ function fewestLoads(accesses: readonly number[], slots: number): number {
   };
   return least(0, []);
 }
+
+describe.each(['float32', 'bfloat16'] as const)('an inference engine in %s', (dtype) => {
+  const batches = [0, 1, 2, 3, 4].map((seed) => tiedBatch(TIED, seed));
+  const cases = [
+    { offloadParam: 'none', deviceMemory: 2 ** 26 },
+    { offloadParam: 'cpu', deviceMemory: 2 ** 26 },
+    { offloadParam: 'nvme', deviceMemory: 2 ** 26 },
+    { offloadParam: 'nvme', deviceMemory: 'least' },
+  ] as const;
+
+  it.each(cases)(
+    'moves and holds what its plans say, weights at $offloadParam, in $deviceMemory bytes',
+    async ({ offloadParam, deviceMemory }) => {
+      await withFolder(async (nvmePath) => {
+        const options = {
+          model: tiedModel(TIED),
+          exampleBatch: tiedBatch(TIED),
+          device: 'native',
+          dtype,
+          nvmePath,
+          offloadParam,
+          hostMemory: 2 ** 26,
+          subGroupSize: 4096,
+        } as const;
+        const refused = await InferenceEngine.create({ ...options, deviceMemory: 1 }).then(
+          () => undefined,
+          (error: unknown) => (isCoded(error) ? error.facts : undefined),
+        );
+        const least = Number(refused?.['neededDeviceBytes']);
+        const engine = await InferenceEngine.create({
+          ...options,
+          deviceMemory: deviceMemory === 'least' ? least : deviceMemory,
+        });
+        try {
+          const most = engine.plan.evaluationBatches;
+          expect(most).toBe(deviceMemory === 'least' ? 1 : 8);
+          const groups = Array.from({ length: Math.ceil(batches.length / most) }, (_, index) =>
+            batches.slice(index * most, (index + 1) * most),
+          );
+          const moved = engine.bytesMoved;
+          let peak = 0;
+          for (const some of groups) {
+            const planned = bytesPerLink(engine.evaluationPlan(some));
+            for (const link of LINKS) moved[link] += planned[link];
+            peak = Math.max(peak, (await engine.devicePeak(some)) ?? 0);
+          }
+          await engine.evaluate(batches);
+          expect(engine.bytesMoved).toEqual(moved);
+          expect(engine.peakBytes.device).toBe(peak);
+          expect(peak).toBeLessThanOrEqual(engine.plan.peakBytes.device);
+          expect(engine.peakBytes).toMatchObject({
+            host: engine.plan.peakBytes.host,
+            nvme: engine.plan.peakBytes.nvme,
+          });
+        } finally {
+          await engine.close();
+        }
+      });
+    },
+  );
+});
 
 describe('an evaluation of several batches', () => {
   it.each([1, 2, 3])('loads as rarely as %s slots allow', async (slots) => {

@@ -149,7 +149,7 @@ class SymbolicStep {
         this.#head.set(action.microBatch, { forward: 0, backward: 0, ended: false });
         return;
       case 'forward-tile':
-        this.#readRegion(id, action.offset, `tile ${action.tile}`);
+        this.#readTile(id, action);
         for (const one of action.microBatches) {
           expect(this.#head.get(one)!.forward).toBe(action.tile);
           this.#head.get(one)!.forward += 1;
@@ -161,7 +161,7 @@ class SymbolicStep {
         this.#leave(id, 'losses', `losses of ${action.microBatch}`);
         return;
       case 'backward-tile':
-        this.#readRegion(id, action.offset, `tile ${action.tile}`);
+        this.#readTile(id, action);
         for (const one of action.microBatches) {
           expect(this.#head.get(one)).toMatchObject({ backward: action.tile, ended: true });
           this.#head.get(one)!.backward += 1;
@@ -176,9 +176,26 @@ class SymbolicStep {
         this.#leave(id, 'activation', `dx ${this.#lastBlock} ${action.microBatch}`);
         this.#addGradients(id, this.#lastBlock, action.microBatch, action.sums);
         return;
+      case 'extend':
+      case 'prepare-last':
+      case 'logits-tile':
+        expect.unreachable('steps continue no sequence');
+        return;
       default:
         return action satisfies never;
     }
+  }
+
+  /** A tile has been fetched, or is at home on the device. */
+  #readTile(id: OperationId, { tile, offset }: Act<'forward-tile' | 'backward-tile'>): void {
+    if (offset !== undefined) {
+      this.#readRegion(id, offset, `tile ${tile}`);
+      return;
+    }
+    const { blocks, layout, homes, dtype } = this.#input;
+    const head = blocks.at(-1)!;
+    const { group } = layout.params.get(head.kind === 'tiled' ? head.tiledParam : '')!;
+    expect({ home: homes[group]!.param, dtype }).toEqual({ home: 'device', dtype: 'float32' });
   }
 
   #reverse(id: OperationId, action: Act<'reverse'>): void {
@@ -265,6 +282,11 @@ class SymbolicStep {
         this.#losses.push(action.microBatch);
         return;
       }
+      case 'fetch-cache':
+      case 'write-cache':
+      case 'write-logits':
+        expect.unreachable('steps continue no sequence');
+        return;
       default:
         return action satisfies never;
     }
