@@ -90,7 +90,10 @@ export function groupReadBytes(
   );
 }
 
-/** NVMe bytes of reading rows `indices` of a table alone: each chunk that holds one, once. */
+/**
+ * NVMe bytes of reading rows `indices` of a table alone: each chunk that holds one, once. An index
+ * outside the table counts nothing: whoever reads it refuses it.
+ */
 export function sparseReadBytes(
   group: ParameterGroup,
   { offset, spec, length }: ParamAddress,
@@ -98,10 +101,12 @@ export function sparseReadBytes(
   { homes, dtype }: StateHomes,
 ): number {
   if (homeOf(homes[group.index]!, 'param') !== 'nvme') return 0;
-  const columns = length / spec.shape[0]!;
+  const rows = spec.shape[0]!;
+  const columns = length / rows;
   const elementBytes = storedBytes('param', dtype);
   const chunks = new Map<string, number>();
   for (const row of new Set(indices)) {
+    if (row < 0 || row >= rows) continue;
     for (const { shard, start, length: count } of segmentsOf(
       group,
       offset + row * columns,

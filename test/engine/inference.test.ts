@@ -11,6 +11,7 @@ import type { Model } from '../../src/model/block.js';
 import { isCoded } from '../../core/errors.js';
 import { silentLogger } from '../../core/logger.js';
 import { defineModel } from '../../src/model/define-model.js';
+import { languageModelBatch } from '../../src/model/language-model-batch.js';
 import { modelFromConfig } from '../../src/model/model-from-config.js';
 import { loadFixture, relativeError } from '../model/fixture-model.js';
 import {
@@ -278,12 +279,32 @@ describe('an inference engine refuses', () => {
     });
   });
 
-  it('everything but close after a token outside the vocabulary', async () => {
-    await withModel('gpt2-tiny', (model) =>
-      withEngine({ model, maxLength: 4 }, async (engine) => {
-        await expect(engine.append([1e6])).rejects.toMatchObject({ code: 'TOKEN_OUT_OF_RANGE' });
-        await expect(engine.append([1])).rejects.toMatchObject({ code: 'ENGINE_FAILED' });
-      }),
-    );
-  });
+  it.each(['cpu', 'nvme'] as const)(
+    'everything but close after a token outside the vocabulary, weights at %s',
+    async (offloadParam) => {
+      const vocab = 131;
+      await withFolder(async (nvmePath) => {
+        for (const token of [1e6, vocab, -1]) {
+          const exampleBatch = languageModelBatch({
+            inputIds: [1, token],
+            labels: [1, 1],
+            batchSize: 1,
+            length: 2,
+          });
+          const options = { maxLength: 4, exampleBatch, nvmePath, offloadParam };
+          for (const use of [
+            (engine: InferenceEngine) => engine.append([1, token]),
+            (engine: InferenceEngine) => engine.evaluate([exampleBatch]),
+          ]) {
+            await withModel('gpt2-tiny', (model) =>
+              withEngine({ model, ...options }, async (engine) => {
+                await expect(use(engine)).rejects.toMatchObject({ code: 'TOKEN_OUT_OF_RANGE' });
+                await expect(engine.append([1])).rejects.toMatchObject({ code: 'ENGINE_FAILED' });
+              }),
+            );
+          }
+        }
+      });
+    },
+  );
 });
