@@ -6,7 +6,7 @@
  */
 import { readdirSync } from 'node:fs';
 
-const OTHER_FILES = ['main', 'alternate', 'fio', 'regimes'];
+const OTHER_FILES = ['main', 'alternate', 'fio', 'regimes', 'run-cli'];
 
 /** Minutes, and gigabytes of disk: only where they are asked for. */
 const BY_NAME_ONLY = ['tinyllama'];

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-const CLI = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
+const CLI = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url));
 
 /** How often the kernel is asked for the most memory so far, which it keeps itself. */
 const WATCH_MS = 200;
@@ -54,14 +54,16 @@ export async function runCli(
   });
   const closed = once(child, 'close') as Promise<[number | null, NodeJS.Signals | null]>;
   let peakRssBytes = 0;
-  const watch = setInterval(() => {
+  const look = (): void => {
     peakRssBytes = Math.max(peakRssBytes, residentPeak(child.pid));
-  }, WATCH_MS);
+  };
+  const watch = setInterval(look, WATCH_MS);
   const lines: TimedLine[] = [];
   try {
     for await (const text of createInterface({ input: child.stdout })) {
       const line = { at: seconds(), text, disk: diskBytes(child.pid) };
       lines.push(line);
+      look();
       onLine(line);
     }
     const [status, signal] = await closed;

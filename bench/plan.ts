@@ -1,0 +1,104 @@
+/**
+ * @file How long `spillway plan` takes for Llama 3 70B, and what memory, as a user meets it: a
+ * process of its own each time, nothing compiled or cached by one before, on disk or in memory.
+ *
+ * Claimed for the order that a run takes by itself: less than 2 s and 500 MiB with 1, 4 and 16
+ * micro-batches per step. The horizontal order has as many fetches for each micro-batch as the
+ * vertical one for all, so its plans are longer; they are shown without a claim. `nodeSeconds` is
+ * what `spillway --version` takes beside it, mostly Node.js's own start.
+ *
+ * No weights, no data; only config.json is read.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { PlanReport } from '../src/train/plan-report.js';
+import { median, printCase, round4, ROUNDS } from './alternate.js';
+import { runCli, type WatchedCommand } from './run-cli.js';
+
+const LIMIT_SECONDS = 2;
+const LIMIT_BYTES = 500 * 2 ** 20;
+
+/** config.json of Llama 3 70B (meta-llama/Meta-Llama-3-70B). */
+const LLAMA_3_70B = {
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  hidden_size: 8192,
+  intermediate_size: 28_672,
+  num_hidden_layers: 80,
+  num_attention_heads: 64,
+  num_key_value_heads: 8,
+  vocab_size: 128_256,
+  max_position_embeddings: 8192,
+  rms_norm_eps: 1e-5,
+  rope_theta: 500_000,
+  hidden_act: 'silu',
+  tie_word_embeddings: false,
+  attention_bias: false,
+  torch_dtype: 'bfloat16',
+};
+
+const PARAMETERS = 70_553_706_496;
+
+interface Shape {
+  readonly order: 'auto' | 'horizontal';
+  readonly microBatches: number;
+}
+
+const SHAPES: readonly Shape[] = [
+  { order: 'auto', microBatches: 1 },
+  { order: 'auto', microBatches: 4 },
+  { order: 'auto', microBatches: 16 },
+  { order: 'horizontal', microBatches: 4 },
+  { order: 'horizontal', microBatches: 16 },
+];
+
+const textOf = ({ lines }: WatchedCommand): string => lines.map(({ text }) => text).join('\n');
+
+async function benchShape({ order, microBatches }: Shape, folder: string): Promise<void> {
+  // Costs that were measured on this machine would be read too.
+  const env = { ...process.env, XDG_CACHE_HOME: join(folder, 'cache') };
+  const keys = {
+    model_name_or_path: join(folder, 'config.json'),
+    dtype: 'bfloat16',
+    device_memory: '24GiB',
+    host_memory: '128GiB',
+    nvme_path: join(folder, 'nvme'),
+    nvme_memory: '2TiB',
+    max_length: '4096',
+    gradient_accumulation_steps: String(microBatches),
+    micro_batch_order: order,
+  };
+  const flags = Object.entries(keys).flatMap(([key, value]) => [`--${key}`, value]);
+  const plans: WatchedCommand[] = [];
+  const starts: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    starts.push((await runCli(['--version'], env)).seconds);
+    plans.push(await runCli(['plan', ...flags, '--json'], env));
+  }
+  const report = JSON.parse(textOf(plans[0]!)) as PlanReport;
+  if (report.parameters !== PARAMETERS) throw new Error(`planned ${report.parameters} parameters`);
+  const seconds = median(plans.map((plan) => plan.seconds));
+  const peakRssBytes = Math.max(...plans.map((plan) => plan.peakRssBytes));
+  const share = round4(Math.min(LIMIT_SECONDS / seconds, LIMIT_BYTES / peakRssBytes));
+  printCase({
+    case: `plan 70B ${report.order}${order === 'auto' ? ' (auto)' : ''} G=${microBatches}`,
+    seconds: round4(seconds),
+    nodeSeconds: round4(median(starts)),
+    peakRssBytes,
+    limitSeconds: LIMIT_SECONDS,
+    limitBytes: LIMIT_BYTES,
+    shareOfLimits: share,
+    ...(order === 'auto' && { target: 1, holds: share >= 1 }),
+  });
+}
+
+export default async function benchPlan(): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'spillway-plan-'));
+  try {
+    writeFileSync(join(folder, 'config.json'), JSON.stringify(LLAMA_3_70B));
+    for (const shape of SHAPES) await benchShape(shape, folder);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
