@@ -117,7 +117,7 @@ function addPlan(program: Command): void {
     .allowUnknownOption()
     .addHelpText(
       'after',
-      '\nTakes the keys of train. model_name_or_path may also be a config.json, or a folder with\nnothing else: neither weights nor data are read.',
+      '\nTakes the keys of train. model_name_or_path (--model for short) may also be a config.json, or\na folder with nothing else: neither weights nor data are read.',
     )
     .action(async (args: string[], options: PlanCommandOptions) => {
       print(await runPlanCommand(args, options));

@@ -1,7 +1,7 @@
 /**
  * @file Command-line flags as raw values: `--key value`, `--key=value`, `--boolean`.
  *
- * A list flag may be repeated; any other may not. A group of keys is also taken as JSON, as
+ * A list flag may be repeated; any other may not. `--model` is `--model_name_or_path`. A group of keys is also taken as JSON, as
  * transformers does: `--lr_scheduler_kwargs '{"min_lr": 1e-6}'`.
  */
 import { SpillwayError } from '../../core/errors.js';
@@ -21,6 +21,9 @@ export interface ParsedFlags {
 type Shape = ConfigKey<unknown>['shape'];
 
 const PLACE = 'the command line';
+
+/** Flags that have a short name too. */
+const SHORT_NAMES: Readonly<Record<string, string>> = { model: 'model_name_or_path' };
 
 /**
  * Parses arguments.
@@ -69,7 +72,8 @@ function flagNamed(name: string, keys: KeyTable): Flag {
   if (isGroup(name, keys)) {
     return { key: name.replaceAll('-', '_'), shape: 'scalar', type: 'a JSON object' };
   }
-  const key = keyNamed(name, PLACE, keys);
+  const long = SHORT_NAMES[name];
+  const key = long !== undefined && Object.hasOwn(keys, long) ? long : keyNamed(name, PLACE, keys);
   return { key, ...keys[key]! };
 }
 

@@ -111,6 +111,14 @@ describe('a configuration', () => {
     expect(config.offloadParam).toEqual({ device: 'auto' });
   });
 
+  it('takes --model for --model_name_or_path, once', async () => {
+    expect([...parseFlags(['--model', 'folder']).values]).toEqual([
+      ['model_name_or_path', 'folder'],
+    ]);
+    const twice = await failure(() => parseFlags(['--model=a', '--model_name_or_path=b']));
+    expect(twice.message).toContain('model_name_or_path is given twice');
+  });
+
   it('takes truth values of flags in Python’s spelling too', () => {
     const args = ['--packing', 'True', '--bf16=False', '--save_safetensors', 'True', '--seed', '1'];
     const { values, positionals } = parseFlags(args);
