@@ -116,6 +116,16 @@ async function holds(one: Case): Promise<void> {
     bytes_per_step: plan.bytes_per_step,
     peak_bytes: plan.peak_bytes,
   });
+  const smallest = {
+    device_memory: least.device,
+    host_memory: least.host,
+    nvme_memory: least.nvme,
+  };
+  for (const [key, bytes] of Object.entries(smallest)) {
+    if (bytes === 0) continue;
+    const less = { ...keys, ...smallest, [key]: bytes - 1 };
+    await expect(planOf(less)).rejects.toMatchObject({ code: 'BUDGET_TOO_SMALL' });
+  }
 }
 
 describe.runIf(availableDevices().includes('native'))('on native', () => {
