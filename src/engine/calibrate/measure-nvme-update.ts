@@ -11,7 +11,7 @@ import { createIoBackend } from '../../../tiers/nvme/create-io-backend.js';
 import { createLayout } from '../../../tiers/nvme/layout.js';
 import { NvmeVolume } from '../../../tiers/nvme/volume.js';
 import { OptimizerPool } from '../../optim/optimizer-pool.js';
-import type { StagingDepth } from '../../optim/staging.js';
+import { PREFERRED_STAGING_DEPTH } from '../../optim/staging.js';
 import { stateType } from '../../plan/placement.js';
 import { besideCompute } from './beside-compute.js';
 import { meanSeconds, type Deadline } from './deadline.js';
@@ -21,9 +21,6 @@ import { jobOf, statesOf } from './update-job.js';
 /** Elements of one shard: 64 MiB of states. */
 const SHARD_LENGTH = 16 * CHUNK_ELEMENTS;
 
-/** Tile sets per worker, as plans have them where memory allows. */
-const DEPTH: StagingDepth = 2;
-
 /** What it is measured with. */
 export interface NvmeUpdateRequest extends UpdateWorkers {
   readonly device: Device;
@@ -31,8 +28,9 @@ export interface NvmeUpdateRequest extends UpdateWorkers {
 }
 
 /**
- * Bytes per second, read and written, of all workers together, every state in `folders`. Takes
- * 64 MiB of these per worker, and a few MiB of the arena; leaves nothing behind.
+ * Bytes per second, read and written, of all workers together, every state in `folders`, staged as
+ * plans do it where memory allows. Takes 64 MiB of these and 48 MiB of the arena per worker; leaves
+ * nothing behind.
  *
  * @throws NVME_FULL, PATH_UNWRITABLE, IO_ERROR, HOST_OUT_OF_MEMORY, WORKER_FAILED
  */
@@ -66,7 +64,7 @@ export async function measureNvmeUpdate(
     const jobs = shards.map((shard) =>
       jobOf(dtype, SHARD_LENGTH, (state) => volume.location(shard, state)),
     );
-    const staging = { dtype, nvmeStates: states.toSorted(), depth: DEPTH };
+    const staging = { dtype, nvmeStates: states.toSorted(), depth: PREFERRED_STAGING_DEPTH };
     const { filePaths } = volume;
     const pool = await OptimizerPool.create({ workers, arena, staging, io: 'auto', filePaths });
     try {
