@@ -1,6 +1,6 @@
 // Goal: what is measured is kept for this machine and disk alone, with checksums, and predicts the
 // operations that it was measured on.
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { open } from 'lmdb';
@@ -68,6 +68,73 @@ describe('kept costs', () => {
     const { costs, missing } = await knownCosts(KEYS, DEFAULT_COSTS, folder);
     expect(missing).toContain('copies');
     expect(costs.links.upload).toEqual(DEFAULT_COSTS.links.upload);
+  });
+});
+
+describe('a directory of costs that cannot be used', () => {
+  /** With the costs of copies in it, and the path of its file. */
+  const kept = async (): Promise<{ folder: string; file: string }> => {
+    const folder = newFolder();
+    const store = await CostStore.open(folder);
+    await store.putCopies('native', COPIES);
+    await store.close();
+    return { folder, file: join(folder, 'directory', 'data.mdb') };
+  };
+  const missingIn = async (folder: string): Promise<readonly string[]> =>
+    (await knownCosts(KEYS, DEFAULT_COSTS, folder)).missing;
+
+  // LMDB maps the file as it is: each of these ended the process by SIGSEGV or SIGBUS.
+  it.each<[string, (whole: Buffer) => Buffer]>([
+    ['is cut short within its pages', (whole) => whole.subarray(0, 6000)],
+    ['is cut short by a page', (whole) => whole.subarray(0, whole.length - 4096)],
+    ['is cut short within its head', (whole) => whole.subarray(0, 100)],
+    ['has lost its second head', (whole) => Buffer.from(whole).fill(0, 4096, 8192)],
+    ['is zeros', (whole) => Buffer.alloc(whole.length)],
+    ['is something else', (whole) => Buffer.alloc(whole.length, 'costs')],
+    ['is empty', () => Buffer.alloc(0)],
+  ])('is as good as none when its file %s, and is made anew', async (_name, damage) => {
+    const { folder, file } = await kept();
+    expect(await missingIn(folder)).toEqual(['update', 'nvme', 'compute']);
+    const damaged = damage(readFileSync(file));
+    writeFileSync(file, damaged);
+    expect(await missingIn(folder)).toEqual(['copies', 'update', 'nvme', 'compute']);
+    expect(readFileSync(file).equals(damaged)).toBe(true);
+    const store = await CostStore.open(folder);
+    await store.putCopies('native', COPIES);
+    await store.close();
+    expect(await missingIn(folder)).toEqual(['update', 'nvme', 'compute']);
+  });
+
+  it('is no obstacle to planning, and is named to who would measure', async () => {
+    const folder = newFolder();
+    writeFileSync(join(folder, 'directory'), 'a file');
+    expect(await missingIn(folder)).toEqual(['copies', 'update', 'nvme', 'compute']);
+    await expect(CostStore.open(folder)).rejects.toMatchObject({
+      code: 'PATH_UNWRITABLE',
+      message: `cannot keep costs in ${folder} (ENOTDIR); make it writable, or set XDG_CACHE_HOME to a folder that is`,
+    });
+  });
+
+  it('is read where nothing may be written', async () => {
+    const { folder, file } = await kept();
+    const path = join(folder, 'directory');
+    rmSync(join(path, 'lock.mdb'));
+    chmodSync(file, 0o444);
+    chmodSync(path, 0o555);
+    try {
+      expect(await missingIn(folder)).toEqual(['update', 'nvme', 'compute']);
+      // Root may write nevertheless.
+      if (process.getuid?.() !== 0) {
+        await expect(CostStore.open(folder)).rejects.toMatchObject({ code: 'PATH_UNWRITABLE' });
+      }
+    } finally {
+      chmodSync(path, 0o755);
+    }
+  });
+
+  it('does without a disk where none is asked for', async () => {
+    const known = await knownCosts({ ...KEYS, nvmePaths: [] }, DEFAULT_COSTS, newFolder());
+    expect(known.missing).toEqual(['copies', 'update', 'compute']);
   });
 });
 

@@ -5,6 +5,7 @@ import { statfsSync } from 'node:fs';
 import { constants } from 'node:os';
 import { getSystemErrorName } from 'node:util';
 
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError, type ErrorFacts } from '../../core/errors.js';
 
 /** The request that failed. */
@@ -58,8 +59,7 @@ export function shortFailure(request: FailedRequest, transferred: number): Spill
 
 /** The error for an exception of node:fs. */
 export function systemFailure(request: FailedRequest, error: unknown): SpillwayError {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
-  return errnoFailure(request, code, error);
+  return errnoFailure(request, errnoOf(error), error);
 }
 
 /** The error for a request to a backend that is disposed. */

@@ -4,15 +4,16 @@
  *
  * Keys name the machine (processor, cores, threads, addon, Node.js) and, for disks, the folders. A
  * value is its CRC-32C (4 bytes, little-endian) and then JSON, since LMDB's pages carry no checksum.
- * A damaged value is as good as none: it is measured again.
+ * A damaged value is as good as none, and so is a damaged directory: they are measured again.
  */
 import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { availableParallelism, cpus, homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import type { RootDatabase } from 'lmdb';
+import { errnoOf } from '../../../core/errno.js';
+import { SpillwayError } from '../../../core/errors.js';
 import { ABI_VERSION, isa, kernels } from '../../../tiers/native/binding.js';
-import { openFailure } from '../../../tiers/nvme/data-file.js';
 import {
   DEFAULT_COSTS,
   type HostCosts,
@@ -21,6 +22,7 @@ import {
   type MeasuredCompute,
   type UpdateCosts,
 } from '../../plan/costs.js';
+import { isLmdbFile } from './is-lmdb-file.js';
 
 /** Version of the records below. */
 const VERSION = 2;
@@ -39,10 +41,12 @@ export interface DiskCosts {
   readonly nvmeSharing: number;
 }
 
+const WHAT = ['copies', 'update', 'nvme', 'compute'] as const;
+
 /** What was measured, and what was not and is taken from defaults. */
 export interface KnownCosts {
   readonly costs: MachineCosts;
-  readonly missing: readonly ('copies' | 'update' | 'nvme' | 'compute')[];
+  readonly missing: readonly (typeof WHAT)[number][];
 }
 
 /** What costs depend on besides the machine. */
@@ -72,18 +76,45 @@ export class CostStore {
     this.#machine = machineKey();
   }
 
-  /** Opens the store, creating it when absent. @throws PATH_UNWRITABLE, IO_ERROR */
+  /**
+   * Opens the store, creating it when absent or damaged.
+   *
+   * @throws PATH_UNWRITABLE where the folder or what is in it cannot be read and written
+   */
   static async open(folder: string = costFolder()): Promise<CostStore> {
-    // A plan on a machine where nothing was measured starts without it.
-    const { open } = await import('lmdb');
     try {
       const path = join(folder, 'directory');
-      return new CostStore(
-        open<Buffer, string>({ path, encoding: 'binary', overlappingSync: false, noSubdir: false }),
-      );
+      if (!(await isWhole(path))) await rm(dataFile(path));
+      return await CostStore.#open(path);
     } catch (error) {
-      throw openFailure(folder, error);
+      const errno = errnoOf(error);
+      const message = `cannot keep costs in ${folder} (${errno}); make it writable, or set XDG_CACHE_HOME to a folder that is`;
+      throw new SpillwayError('PATH_UNWRITABLE', message, { path: folder, errno }, error);
     }
+  }
+
+  /** Opens what is there, changing nothing; undefined where there is nothing that can be read. */
+  static async openForReading(folder: string = costFolder()): Promise<CostStore | undefined> {
+    const path = join(folder, 'directory');
+    try {
+      return (await isWhole(path, false)) ? await CostStore.#open(path, true) : undefined;
+    } catch {
+      return undefined; // Whoever would measure again is told why.
+    }
+  }
+
+  static async #open(path: string, readOnly = false): Promise<CostStore> {
+    // A plan on a machine where nothing was measured starts without it.
+    const { open } = await import('lmdb');
+    return new CostStore(
+      open<Buffer, string>({
+        path,
+        encoding: 'binary',
+        overlappingSync: false,
+        noSubdir: false,
+        readOnly,
+      }),
+    );
   }
 
   async putCopies(device: string, costs: CopyCosts): Promise<void> {
@@ -179,14 +210,27 @@ export async function knownCosts(
   defaults: MachineCosts = DEFAULT_COSTS,
   folder: string = costFolder(),
 ): Promise<KnownCosts> {
-  if (!existsSync(join(folder, 'directory'))) {
-    return { costs: defaults, missing: ['copies', 'update', 'nvme', 'compute'] };
+  const store = await CostStore.openForReading(folder);
+  if (store === undefined) {
+    const missing = WHAT.filter((one) => one !== 'nvme' || keys.nvmePaths.length > 0);
+    return { costs: defaults, missing };
   }
-  const store = await CostStore.open(folder);
   try {
     return store.known(keys, defaults);
   } finally {
     await store.close();
+  }
+}
+
+const dataFile = (path: string): string => join(path, 'data.mdb');
+
+/** @param absent the answer where there is none */
+async function isWhole(path: string, absent = true): Promise<boolean> {
+  try {
+    return await isLmdbFile(dataFile(path));
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return absent;
+    throw error;
   }
 }
 
