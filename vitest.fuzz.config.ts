@@ -10,6 +10,8 @@ export default defineConfig({
     include: [
       'test/fuzz/**/*.test.ts',
       'test/engine/device-bound.property.test.ts',
+      'test/engine/random-inference.property.test.ts',
+      'test/engine/random-placement.property.test.ts',
       'test/train/planned-run.property.test.ts',
     ],
     env: {
