@@ -9,9 +9,10 @@
  *
  * No weights, no data; only config.json is read.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { PlanReport } from '../src/train/plan-report.js';
 import { median, printCase, round4, ROUNDS } from './alternate.js';
 import { runCli, type WatchedCommand } from './run-cli.js';
@@ -19,25 +20,8 @@ import { runCli, type WatchedCommand } from './run-cli.js';
 const LIMIT_SECONDS = 2;
 const LIMIT_BYTES = 500 * 2 ** 20;
 
-/** config.json of Llama 3 70B (meta-llama/Meta-Llama-3-70B). */
-const LLAMA_3_70B = {
-  architectures: ['LlamaForCausalLM'],
-  model_type: 'llama',
-  hidden_size: 8192,
-  intermediate_size: 28_672,
-  num_hidden_layers: 80,
-  num_attention_heads: 64,
-  num_key_value_heads: 8,
-  vocab_size: 128_256,
-  max_position_embeddings: 8192,
-  rms_norm_eps: 1e-5,
-  rope_theta: 500_000,
-  hidden_act: 'silu',
-  tie_word_embeddings: false,
-  attention_bias: false,
-  torch_dtype: 'bfloat16',
-};
-
+/** Its config.json, and nothing else. */
+const MODEL = fileURLToPath(new URL('../fixtures/llama-3-70b', import.meta.url));
 const PARAMETERS = 70_553_706_496;
 
 interface Shape {
@@ -59,7 +43,7 @@ async function benchShape({ order, microBatches }: Shape, folder: string): Promi
   // Costs that were measured on this machine would be read too.
   const env = { ...process.env, XDG_CACHE_HOME: join(folder, 'cache') };
   const keys = {
-    model_name_or_path: join(folder, 'config.json'),
+    model_name_or_path: MODEL,
     dtype: 'bfloat16',
     device_memory: '24GiB',
     host_memory: '128GiB',
@@ -96,7 +80,6 @@ async function benchShape({ order, microBatches }: Shape, folder: string): Promi
 export default async function benchPlan(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'spillway-plan-'));
   try {
-    writeFileSync(join(folder, 'config.json'), JSON.stringify(LLAMA_3_70B));
     for (const shape of SHAPES) await benchShape(shape, folder);
   } finally {
     rmSync(folder, { recursive: true, force: true });
