@@ -51,7 +51,7 @@ function createProgram(setStatus: (status: number) => void): Command {
     .configureOutput({ writeErr: () => undefined });
   addTrain(program, setStatus);
   addPlan(program);
-  addTune(program);
+  addTune(program, setStatus);
   addEvaluate(program, setStatus);
   addGenerate(program, setStatus);
   addReport(program);
@@ -136,7 +136,7 @@ function addReport(program: Command): void {
     });
 }
 
-function addTune(program: Command): void {
+function addTune(program: Command, setStatus: (status: number) => void): void {
   program
     .command('tune')
     .usage('[CONFIG.yaml] [--key value ...]')
@@ -149,7 +149,7 @@ function addTune(program: Command): void {
       '\nTakes the keys of train. Measures copies and AdamW; the folders of nvme_path; the blocks of\nmodel_name_or_path, where these are given. Takes 20 seconds at most: where machine or disk are\nslow, it repeats less, computes shorter rows and leaves operations out, which plan then estimates.',
     )
     .action(async (args: string[], options: TuneCommandOptions) => {
-      print(await runTuneCommand(args, options));
+      setStatus(await runTuneCommand(args, options));
     });
 }
 

@@ -44,9 +44,14 @@ export interface TuneReport {
 /**
  * Measures for 20 seconds at most.
  *
- * @throws as planning the model does, NVME_FULL, PATH_UNWRITABLE, DEVICE_UNAVAILABLE
+ * @throws as planning the model does, NVME_FULL, PATH_UNWRITABLE, DEVICE_UNAVAILABLE; the signal's
+ *   reason
  */
-export async function tuneReport(config: TrainConfig, logger: Logger): Promise<TuneReport> {
+export async function tuneReport(
+  config: TrainConfig,
+  logger: Logger,
+  signal: AbortSignal,
+): Promise<TuneReport> {
   const start = performance.now();
   const { device, copies, update, disk, ioReason, compute } = await calibrate({
     device: config.device,
@@ -55,6 +60,7 @@ export async function tuneReport(config: TrainConfig, logger: Logger): Promise<T
     nvmePaths: config.nvmePath,
     // The key is not required here.
     compute: await computeRequest(config, config.modelNameOrPath, logger),
+    signal,
   });
   if (ioReason !== undefined) {
     logger.warn(

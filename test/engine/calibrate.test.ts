@@ -1,6 +1,14 @@
 // Goal: what is measured is kept for this machine and disk alone, with checksums, and predicts the
 // operations that it was measured on.
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  watch,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { open } from 'lmdb';
@@ -214,3 +222,36 @@ it.each(DEVICES)(
     }
   },
 );
+
+it('what is stopped while a disk is measured leaves nothing there, and keeps what came before', async () => {
+  const folder = newFolder();
+  const files = newFolder();
+  const controller = new AbortController();
+  const calibration = calibrate({
+    device: DEVICES[0]!,
+    dtype: 'float32',
+    workers: 1,
+    nvmePaths: [files],
+    compute: undefined,
+    folder,
+    seconds: 20,
+    signal: controller.signal,
+  });
+  // The file goes as soon as it has its space: so that a killed process leaves nothing either.
+  let abortedMs = Infinity;
+  const watcher = watch(files, () => {
+    if (abortedMs < Infinity || readdirSync(files).length > 0) return;
+    abortedMs = performance.now();
+    controller.abort();
+  });
+  try {
+    await expect(calibration).rejects.toMatchObject({ name: 'AbortError' });
+    // A disk has more than six seconds otherwise.
+    expect(performance.now() - abortedMs).toBeLessThan(3000);
+  } finally {
+    watcher.close();
+  }
+  expect(readdirSync(files)).toEqual([]);
+  const keys = { ...KEYS, device: DEVICES[0]!, nvmePaths: [files] };
+  expect((await knownCosts(keys, DEFAULT_COSTS, folder)).missing).toEqual(['nvme', 'compute']);
+}, 60_000);

@@ -35,6 +35,8 @@ export interface CalibrationRequest {
   readonly seconds?: number;
   /** Of them for blocks at least, however little time is left. Default 2. */
   readonly leastComputeSeconds?: number;
+  /** Ends the measurement under way, keeping what was measured before. */
+  readonly signal?: AbortSignal;
 }
 
 /** What was measured. */
@@ -62,13 +64,15 @@ const ARENA_BYTES = 2 ** 32;
 /**
  * Measures one thing after the other and keeps each as it is known.
  *
- * @throws DEVICE_UNAVAILABLE, NVME_FULL, PATH_UNWRITABLE, IO_ERROR, and as planning the model does
+ * @throws DEVICE_UNAVAILABLE, NVME_FULL, PATH_UNWRITABLE, IO_ERROR, and as planning the model does;
+ *   the signal's reason. Nothing is left in the folders of the NVMe tier then
  */
 export async function calibrate(request: CalibrationRequest): Promise<Calibration> {
   const owned: Release[] = [];
   let calibration: Calibration;
   try {
-    calibration = await measureAll(request, owned, Deadline.in(request.seconds ?? SECONDS));
+    const until = Deadline.in(request.seconds ?? SECONDS, request.signal);
+    calibration = await measureAll(request, owned, until);
   } catch (error) {
     await releaseAll(owned);
     throw error;
@@ -84,7 +88,7 @@ async function measureAll(
   owned: Release[],
   until: Deadline,
 ): Promise<Calibration> {
-  const { compute } = request;
+  const { compute, signal } = request;
   const store = await CostStore.open(request.folder);
   owned.push(() => store.close());
   const arena = HostPool.create({ budgetBytes: ARENA_BYTES });
@@ -102,6 +106,8 @@ async function measureAll(
   if (compute === undefined) return { ...known, compute: [] };
   const time = until.atLeast(request.leastComputeSeconds ?? LEAST_COMPUTE_SECONDS);
   const calibration = { ...known, ...(await measureCompute(compute, parts, known, time)) };
+  // What was cut short is not kept.
+  signal?.throwIfAborted();
   await keep(store, request, calibration);
   return calibration;
 }
@@ -128,9 +134,11 @@ async function measureParts(
   request: CalibrationRequest,
   until: Deadline,
 ): Promise<Omit<Calibration, 'compute'>> {
-  const { dtype, workers, nvmePaths } = request;
+  const { dtype, workers, nvmePaths, signal } = request;
+  signal?.throwIfAborted();
   const copies = await measureCopies(device, copyArea, until.part(SHARES.copies));
   const update = await measureUpdate(device, updateArea, until.part(SHARES.updates));
+  signal?.throwIfAborted();
   const known = { device: device.name, copies, update };
   await keep(store, request, { ...known, compute: [] });
   if (nvmePaths.length === 0) return { ...known, disk: undefined, ioReason: undefined };
@@ -142,10 +150,12 @@ async function measureParts(
   } finally {
     await backend.dispose();
   }
+  signal?.throwIfAborted();
   await store.putDisk(nvmePaths, disk.costs);
   const nvmeUpdate = { device, arena, workers, dtype };
   const part = until.part(SHARES.nvmeUpdate);
   const streamed = await measureNvmeUpdate(nvmeUpdate, nvmePaths, part);
+  signal?.throwIfAborted();
   await store.putNvmeUpdate({ dtype, workers, nvmePaths }, streamed);
   return { ...known, disk, ioReason };
 }

@@ -2,36 +2,39 @@
  * @file The time that measuring may take: parts get shares of it, and stop when theirs is over.
  */
 
-/** A point in time. */
+/** A point in time, or the moment before it in which `signal` aborts. */
 export class Deadline {
   readonly #endMs: number;
+  readonly #signal: AbortSignal | undefined;
 
-  private constructor(endMs: number) {
+  private constructor(endMs: number, signal: AbortSignal | undefined) {
     this.#endMs = endMs;
+    this.#signal = signal;
   }
 
   /** So many seconds from now. */
-  static in(seconds: number): Deadline {
-    return new Deadline(performance.now() + seconds * 1000);
+  static in(seconds: number, signal?: AbortSignal): Deadline {
+    return new Deadline(performance.now() + seconds * 1000, signal);
   }
 
   get isOver(): boolean {
-    return performance.now() >= this.#endMs;
+    return this.seconds === 0;
   }
 
   /** Seconds that are left, at least 0. */
   get seconds(): number {
+    if (this.#signal?.aborted === true) return 0;
     return Math.max(0, this.#endMs - performance.now()) / 1000;
   }
 
   /** As this, but in so many seconds at least. */
   atLeast(seconds: number): Deadline {
-    return Deadline.in(Math.max(seconds, this.seconds));
+    return Deadline.in(Math.max(seconds, this.seconds), this.#signal);
   }
 
-  /** This share of what is left now. */
-  part(share: number): Deadline {
-    return Deadline.in(this.seconds * share);
+  /** This share of what is left now, and at most so many seconds. */
+  part(share: number, most = Infinity): Deadline {
+    return Deadline.in(Math.min(this.seconds * share, most), this.#signal);
   }
 }
 
@@ -51,7 +54,7 @@ export async function meanSeconds(
   measure: () => Promise<number>,
 ): Promise<number> {
   const first = await measure();
-  const enough = Deadline.in(Math.min(ENOUGH_SECONDS, until.seconds));
+  const enough = until.part(1, ENOUGH_SECONDS);
   let sum = 0;
   let count = 0;
   while (!enough.isOver) {

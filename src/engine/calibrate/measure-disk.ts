@@ -78,6 +78,9 @@ export async function measureDisk(request: DiskRequest, until: Deadline): Promis
     for (const folder of folders) await mkdir(folder, { recursive: true });
     for (const path of paths) files.push(await backend.open(path));
     const disk = new Disk(backend, files, lease.bytes);
+    await disk.reserve();
+    // A process that is killed leaves nothing: an open file needs no name.
+    for (const path of paths) await rm(path);
     await disk.prepare(until.part(PREPARING));
     const rates = await besideCompute(device, () => allRates(disk, until));
     const costs = costsOf(rates);
@@ -149,22 +152,27 @@ class Disk {
   readonly #backend: IoBackend;
   readonly #files: readonly IoFile[];
   readonly #buffer: Uint8Array<SharedArrayBuffer>;
-  /** Of each file: what is written. */
+  /** Of each file: what is reserved, and what is written. */
+  readonly #reservedBytes: number;
   #fileBytes = 0;
 
   constructor(backend: IoBackend, files: readonly IoFile[], buffer: Uint8Array<SharedArrayBuffer>) {
     this.#backend = backend;
     this.#files = files;
     this.#buffer = buffer;
+    const blockBytes = Math.max(...BLOCK_BYTES);
+    this.#reservedBytes = Math.ceil(FILE_BYTES / files.length / blockBytes) * blockBytes;
+  }
+
+  async reserve(): Promise<void> {
+    for (const file of this.#files) await this.#backend.reserve(file, this.#reservedBytes);
   }
 
   /** Writes each file once, as far as there is time. */
   async prepare(until: Deadline): Promise<void> {
     const blockBytes = Math.max(...BLOCK_BYTES);
     const block = this.#buffer.subarray(0, blockBytes);
-    const fileBytes = Math.ceil(FILE_BYTES / this.#files.length / blockBytes) * blockBytes;
-    for (const file of this.#files) await this.#backend.reserve(file, fileBytes);
-    while (this.#fileBytes < fileBytes && (this.#fileBytes === 0 || !until.isOver)) {
+    while (this.#fileBytes < this.#reservedBytes && (this.#fileBytes === 0 || !until.isOver)) {
       for (const file of this.#files) await this.#backend.write(file, this.#fileBytes, block);
       this.#fileBytes += blockBytes;
     }
