@@ -3,7 +3,7 @@
  * evaluation, and the next tokens of one sequence for generation.
  *
  * As workspace-probe.ts, which says how: each kind of block runs once on zeros at the largest shape,
- * in the order in which compute-runner.ts and continuation-runner.ts allocate and free.
+ * in the order in which compute-runner.ts and head-passes.ts allocate and free.
  */
 import type { Tensor } from '@tensorflow/tfjs-core';
 import { SpillwayError, assert } from '../../core/errors.js';
@@ -94,6 +94,10 @@ function probeTokens(
   return probeEach(setting, (bench, block, index, params, inputShape) => {
     const { device } = bench;
     const input = inputShape === undefined ? [] : [bench.zeros(inputShape)];
+    // What the block before added, on its way to the cache.
+    const before = (known[index - 1]?.cacheWidths ?? []).map((width) =>
+      bench.zeros([count, width]),
+    );
     switch (block.kind) {
       case 'row': {
         const aux = auxOf(tokenFields(count), index);
@@ -101,8 +105,6 @@ function probeTokens(
         return { output: forwardRows(device, block, rows, aux), rows };
       }
       case 'dense': {
-        const before = known[index - 1]?.cacheWidths ?? [];
-        for (const width of before) bench.zeros([count, width]); // Of the block before, likewise.
         const widths = place.first === 0 ? [] : (known[index]?.cacheWidths ?? []);
         const cached = bench.uncounted(() =>
           widths.map((width) => bench.zeros([place.first, width])),
@@ -111,7 +113,7 @@ function probeTokens(
         return { output, kept: added };
       }
       case 'tiled':
-        return { output: runLogitsTile(bench, block, params, input[0]!) };
+        return { output: runLogitsTile(bench, block, params, input[0]!, before) };
     }
   });
 }
@@ -236,6 +238,7 @@ function sizeOf(shape: readonly number[]): number {
 
 type Tiled = Extract<Block, { kind: 'tiled' }>;
 
+/** Made before anything that is counted: a peak that came earlier would lack it. */
 function tileOf(bench: ProbeBench, block: Tiled) {
   const { length, spec } = bench.address(block.tiledParam);
   const rows = spec.shape[0] ?? 1;
@@ -252,12 +255,12 @@ function runLossTile(
   aux: BlockAux,
 ): Ran {
   const { device } = bench;
+  const tile = tileOf(bench, block);
   const inputBytes = bytesOf([input]);
   const prepared = ownAll(bench, prepareTiled(device, block, params, input, aux));
   const begun = runTiled(device, () => block.begin(prepared, aux));
   bench.own(begun);
   input.dispose();
-  const tile = tileOf(bench, block);
   const carry = runTiled(device, () => block.forwardTile(tile, prepared, begun, aux));
   bench.own(carry);
   for (const tensor of begun) if (!carry.includes(tensor)) tensor.dispose();
@@ -267,14 +270,20 @@ function runLossTile(
   return { output: losses, heldBytes: Math.max(inputBytes, bytesOf(prepared) + kept) };
 }
 
-function runLogitsTile(bench: ProbeBench, block: Tiled, params: Params, input: Tensor): Tensor {
+function runLogitsTile(
+  bench: ProbeBench,
+  block: Tiled,
+  params: Params,
+  input: Tensor,
+  before: readonly Tensor[],
+): Tensor {
   const { device } = bench;
+  const tile = tileOf(bench, block);
   const last = lastToken(device, input);
-  bench.own([last]);
   const aux = auxOf(tokenFields(1), 0);
   const prepared = ownAll(bench, prepareTiled(device, block, params, last, aux));
+  for (const tensor of [last, input, ...before]) tensor.dispose();
   assert(block.logits !== undefined, 'the head gives logits');
-  const tile = tileOf(bench, block);
   // Logits of the tiles before, on their way to the host.
   for (let before = 0; before < LOGITS_LAG; before += 1) bench.zeros([1, tile.rowCount]);
   return tileLogits(device, block, tile, prepared);

@@ -99,7 +99,7 @@ export class ProbeBench {
     this.#made.push(...tensors);
   }
 
-  /** Makes tensors that the `peak` around does not count. */
+  /** Makes tensors that the `peak` around does not count; it has not been reached yet. */
   uncounted(make: () => Tensor[]): Tensor[] {
     const { liveBytes } = this.device.ledger;
     const tensors = make();

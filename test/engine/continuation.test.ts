@@ -1,4 +1,5 @@
-// Goal: a sequence's continuation moves what its plans say, and has the same bits at any pace.
+// Goal: a sequence's continuation moves and holds what its plans say, and has the same bits at any pace.
+import * as tf from '@tensorflow/tfjs-core';
 import { describe, expect, it } from 'vitest';
 import { isCoded } from '../../core/errors.js';
 import { silentLogger } from '../../core/logger.js';
@@ -6,8 +7,13 @@ import { LINKS, type Link } from '../../core/types.js';
 import { InferenceEngine } from '../../src/engine/inference-engine.js';
 import type { InferenceOptions } from '../../src/engine/inference-options.js';
 import type { Throttles } from '../../src/engine/link-turns.js';
+import type { Model } from '../../src/model/block.js';
+import { matrixSpec, vectorSpec } from '../../src/model/block-params.js';
+import { defineBlock } from '../../src/model/define-block.js';
 import { defineModel } from '../../src/model/define-model.js';
 import { modelFromConfig } from '../../src/model/model-from-config.js';
+import { tokenEmbedding } from '../../src/model/token-embedding.js';
+import { vocabularyHead } from '../../src/model/vocabulary-head.js';
 import type { Operation } from '../../src/plan/step-plan.js';
 import { withFolder } from './run-engine.js';
 
@@ -108,4 +114,44 @@ it('has the same bits when links are slow, each in its turn', async () => {
       expect((await run(options, { [link]: 2e7 })).rows).toEqual(rows);
     }
   });
+});
+
+/** A block that keeps far more of each token than it computes with. */
+function keepingModel(): Model {
+  const width = 64;
+  const table = matrixSpec('table', [40, width], 0.3);
+  const scale = vectorSpec('scale', width, 'ones');
+  const keeping = defineBlock({
+    name: 'keeping',
+    params: { unused: { shape: [1, 1] } },
+    apply: (_, x) => tf.neg(x!),
+    extend: (_, [x]) => ({ output: tf.neg(x!), added: [tf.fill([x!.shape[1]!, 4096], 0.5)] }),
+  });
+  const head = vocabularyHead({
+    name: 'head',
+    kind: 'scaled',
+    matrix: table.name,
+    vocabSize: 40,
+    hiddenSize: width,
+    owns: [scale],
+    normUses: [scale.name],
+    norm: (params, x) => tf.mul(tf.mul(tf.neg(x), tf.exp(x)), params[scale.name]!),
+  });
+  const embedding = tokenEmbedding({ name: 'embedding', tokens: table });
+  return defineModel({ name: 'keeping', blocks: [embedding, keeping, head], seed: 1 });
+}
+
+it.each([
+  ['blocks in float32', { model: model(true), dtype: 'float32', maxLength: 16 }],
+  ['blocks in bfloat16', { model: model(true), dtype: 'bfloat16', maxLength: 16 }],
+  ['a head behind a block that keeps much', { model: keepingModel(), maxLength: 1 }],
+] as const)('holds in its largest part what its plan says, with %s', async (_, some) => {
+  const options = { device: 'native', hostMemory: 2 ** 26, offloadParam: 'cpu', ...some } as const;
+  const engine = await InferenceEngine.create({ ...options, deviceMemory: await least(options) });
+  try {
+    await engine.append(Array.from({ length: some.maxLength }, (_, index) => index));
+    expect(engine.peakBytes.device).toBe(engine.plan.peakBytes.device);
+  } finally {
+    await engine.close();
+  }
 });

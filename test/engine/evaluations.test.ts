@@ -6,7 +6,13 @@ import { LINKS } from '../../core/types.js';
 import { Engine } from '../../src/engine/engine.js';
 import type { EngineOptions } from '../../src/engine/engine-options.js';
 import { InferenceEngine } from '../../src/engine/inference-engine.js';
+import type { InferenceOptions } from '../../src/engine/inference-options.js';
 import type { Span } from '../../src/engine/step-executor.js';
+import type { Model } from '../../src/model/block.js';
+import { matrixSpec } from '../../src/model/block-params.js';
+import { defineModel } from '../../src/model/define-model.js';
+import { tokenEmbedding } from '../../src/model/token-embedding.js';
+import { vocabularyHead } from '../../src/model/vocabulary-head.js';
 import { bytesPerLink } from '../../src/plan/step-plan.js';
 import { chainBatch, chainModel, deviceMemoryFor, type ChainShape } from './paced-chain.js';
 import { withFolder } from './run-engine.js';
@@ -110,6 +116,14 @@ function fewestLoads(accesses: readonly number[], slots: number): number {
   return least(0, []);
 }
 
+async function leastDeviceMemory(options: InferenceOptions): Promise<number> {
+  const facts = await InferenceEngine.create({ ...options, deviceMemory: 1 }).then(
+    () => undefined,
+    (error: unknown) => (isCoded(error) ? error.facts : undefined),
+  );
+  return Number(facts?.['neededDeviceBytes']);
+}
+
 describe.each(['float32', 'bfloat16'] as const)('an inference engine in %s', (dtype) => {
   const batches = [0, 1, 2, 3, 4].map((seed) => tiedBatch(TIED, seed));
   const cases = [
@@ -133,14 +147,9 @@ describe.each(['float32', 'bfloat16'] as const)('an inference engine in %s', (dt
           hostMemory: 2 ** 26,
           subGroupSize: 4096,
         } as const;
-        const refused = await InferenceEngine.create({ ...options, deviceMemory: 1 }).then(
-          () => undefined,
-          (error: unknown) => (isCoded(error) ? error.facts : undefined),
-        );
-        const least = Number(refused?.['neededDeviceBytes']);
         const engine = await InferenceEngine.create({
           ...options,
-          deviceMemory: deviceMemory === 'least' ? least : deviceMemory,
+          deviceMemory: deviceMemory === 'least' ? await leastDeviceMemory(options) : deviceMemory,
         });
         try {
           const most = engine.plan.evaluationBatches;
@@ -171,6 +180,50 @@ describe.each(['float32', 'bfloat16'] as const)('an inference engine in %s', (dt
   );
 });
 
+it('holds what its plan says where the head takes most of it', async () => {
+  const shape: TiedShape = { vocab: 8, width: 256, blocks: 0, length: 30 };
+  const batch = tiedBatch(shape);
+  const options = {
+    model: tiedModel(shape),
+    exampleBatch: batch,
+    device: 'native',
+    offloadParam: 'cpu',
+    hostMemory: 2 ** 26,
+  } as const;
+  const engine = await InferenceEngine.create({
+    ...options,
+    deviceMemory: await leastDeviceMemory(options),
+  });
+  try {
+    const peak = await engine.devicePeak([batch]);
+    await engine.evaluate([batch]);
+    expect(engine.peakBytes.device).toBe(peak);
+    expect(peak).toBeLessThanOrEqual(engine.plan.peakBytes.device);
+  } finally {
+    await engine.close();
+  }
+});
+
+/** Nothing waits for the updates of the head's matrix, which are many, but the head's tiles. */
+function untiedModel(): Model {
+  const { width } = TIED;
+  const vocab = 5 * TIED.vocab;
+  const matrix = matrixSpec('matrix', [vocab, width], 0.3);
+  const head = vocabularyHead({
+    name: 'head',
+    kind: 'plain',
+    matrix: matrix.name,
+    vocabSize: vocab,
+    hiddenSize: width,
+    owns: [matrix],
+    normUses: [],
+    norm: (_, x) => x,
+  });
+  const table = matrixSpec('table', [vocab, width], 0.3);
+  const embedding = tokenEmbedding({ name: 'embedding', tokens: table });
+  return defineModel({ name: 'untied', blocks: [embedding, head], seed: 1 });
+}
+
 describe('an evaluation of several batches', () => {
   it.each([1, 2, 3])('loads as rarely as %s slots allow', async (slots) => {
     const options = {
@@ -194,26 +247,33 @@ describe('an evaluation of several batches', () => {
     });
   });
 
-  it('waits for the update of the step before, weight by weight', async () => {
-    const options = { model: tiedModel(TIED), exampleBatch: tiedBatch(TIED) };
-    const batches = [tiedBatch(TIED, 3)];
-    const lossAfter = async (updateMs: number, waits: boolean): Promise<number> =>
-      withEngine(
-        {
-          ...options,
-          offloadParam: 'cpu',
-          offloadOptimizer: 'cpu',
-          subGroupSize: 4096,
-          optimizerWorkers: 1,
-          optimizer: { learningRate: 0.1 },
-          execution: { pace: ({ action }) => (action.kind === 'update' ? updateMs / 1000 : 0) },
-        },
-        async (engine) => {
-          await engine.step(batches);
-          if (waits) await engine.drain();
-          return (await engine.evaluate(batches)).loss;
-        },
-      );
-    expect(await lossAfter(15, false)).toBe(await lossAfter(0, true));
-  });
+  it.each([
+    ['cpu', 'tied', tiedModel(TIED)],
+    ['none', 'tied', tiedModel(TIED)],
+    ['none', 'untied', untiedModel()],
+  ] as const)(
+    'waits for the update of the step before, weight by weight, parameters at %s, %s',
+    async (offloadParam, _, model) => {
+      const options = { model, exampleBatch: tiedBatch(TIED) };
+      const batches = [tiedBatch(TIED, 3)];
+      const lossAfter = async (updateMs: number, waits: boolean): Promise<number> =>
+        withEngine(
+          {
+            ...options,
+            offloadParam,
+            offloadOptimizer: 'cpu',
+            subGroupSize: 4096,
+            optimizerWorkers: 1,
+            optimizer: { learningRate: 0.1 },
+            execution: { pace: ({ action }) => (action.kind === 'update' ? updateMs / 1000 : 0) },
+          },
+          async (engine) => {
+            await engine.step(batches);
+            if (waits) await engine.drain();
+            return (await engine.evaluate(batches)).loss;
+          },
+        );
+      expect(await lossAfter(15, false)).toBe(await lossAfter(0, true));
+    },
+  );
 });
