@@ -85,12 +85,7 @@ export class InferenceEngine {
    * @throws USAGE_INVALID without an example batch
    */
   evaluationPlan(batches: readonly MicroBatch[]): StepPlan {
-    const { evaluationPlanner } = this.#parts;
-    if (evaluationPlanner !== undefined) return evaluationPlanner.planFor(batches);
-    throw new SpillwayError(
-      'USAGE_INVALID',
-      'the engine was created without exampleBatch, so it does not evaluate; give one',
-    );
+    return forEvaluations(this.#parts.evaluationPlanner).planFor(batches);
   }
 
   /**
@@ -117,13 +112,7 @@ export class InferenceEngine {
    */
   evaluate(batches: Iterable<MicroBatch>): Promise<{ loss: number; terms: number }> {
     return this.#gate.exclusive(() => {
-      const { evaluations } = this.#parts;
-      if (evaluations === undefined) {
-        throw new SpillwayError(
-          'USAGE_INVALID',
-          'the engine was created without exampleBatch, so it does not evaluate; give one',
-        );
-      }
+      const evaluations = forEvaluations(this.#parts.evaluations);
       return this.#gate.guard(() => evaluations.run(batches), explain);
     });
   }
@@ -189,6 +178,15 @@ export class InferenceEngine {
       'the engine was created without maxLength, so it does not generate; give one',
     );
   }
+}
+
+/** What an example batch asks for. @throws USAGE_INVALID without one */
+function forEvaluations<T>(part: T | undefined): T {
+  if (part !== undefined) return part;
+  throw new SpillwayError(
+    'USAGE_INVALID',
+    'the engine was created without exampleBatch, so it does not evaluate; give one',
+  );
 }
 
 function explain(error: unknown): unknown {

@@ -3,8 +3,8 @@
  *
  * A cached tensor is [limit, width] in one lease of float32 that is as long as the sequence may
  * become; row p is token p's. On the device it is read in place; from the host its filled rows are
- * fetched to the device's region ahead of the block. New rows are written behind the filled ones, so nothing that a
- * kernel still reads changes.
+ * fetched to the device's region ahead of the block. New rows are written behind the filled ones, so
+ * nothing that a kernel still reads changes.
  *
  * Owns the leases.
  */

@@ -1,8 +1,8 @@
 /**
  * @file Runs step plans: every operation starts as soon as what it waits for is over.
  *
- * Compute operations are launched in program order, at most two ahead of the device, so that its
- * queue never runs dry and memory is allocated in the planned order. Transfers take turns on their
+ * Compute operations are launched in program order, at most as far ahead of the device as the plan
+ * says, so that its queue never runs dry and memory is allocated in the planned order. Transfers take turns on their
  * links (link-turns.ts). Updates of a step may still run when the next step begins; its operations
  * wait for them group by group (`fences`).
  *

@@ -10,8 +10,7 @@ import { MIN_STAGING, STAGING_BUFFER_BYTES } from '../../tiers/host/staging-pool
 import { layoutBytes, type LayoutRequest } from '../../tiers/nvme/layout.js';
 import type { Block } from '../model/block.js';
 import type { ForwardProfile } from './block-profile.js';
-import { packParams } from './packed-params.js';
-import { isReadAtHome } from './packed-params.js';
+import { isReadAtHome, packParams } from './packed-params.js';
 import type { ParameterLayout } from './parameter-layout.js';
 import type { GroupHomes } from './placement.js';
 import type { RegionPlan } from './step-plan.js';
