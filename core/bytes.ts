@@ -39,6 +39,19 @@ export function parseByteSize(text: string | number): number {
 
 /** `bytes` for people, in binary units with up to two decimals: `1.5 GiB`. */
 export function formatBytes(bytes: number): string {
+  const { value, unit } = inUnit(bytes);
+  return `${Number(value.toFixed(2))} ${unit}`;
+}
+
+/** A budget of `bytes`, to be given as it is printed: as `formatBytes`, but never for fewer. */
+export function formatBudget(bytes: number): string {
+  const nearest = formatBytes(bytes);
+  if (parseByteSize(nearest) >= bytes) return nearest;
+  const { value, unit } = inUnit(bytes);
+  return `${Number((Number(value.toFixed(2)) + 0.01).toFixed(2))} ${unit}`;
+}
+
+function inUnit(bytes: number): { value: number; unit: string } {
   const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let value = bytes;
   let index = 0;
@@ -46,7 +59,7 @@ export function formatBytes(bytes: number): string {
     value /= 1024;
     index += 1;
   }
-  return `${Number(value.toFixed(2))} ${names[index] ?? 'B'}`;
+  return { value, unit: names[index] ?? 'B' };
 }
 
 /** The smallest multiple of `alignment` that is at least `value`. */

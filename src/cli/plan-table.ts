@@ -1,7 +1,7 @@
 /**
  * @file The plan of a run as text.
  */
-import { formatBytes } from '../../core/bytes.js';
+import { formatBudget, formatBytes } from '../../core/bytes.js';
 import { LANES, LINKS, TIERS, type Lane, type Link, type Tier } from '../../core/types.js';
 import { PHASES } from '../plan/step-plan.js';
 import type { PlannedRun, PlanReport } from '../train/plan-report.js';
@@ -28,7 +28,7 @@ export function renderPlanTable({ report, batchSize, length }: PlannedRun): stri
     tier,
     bytes(report.peak_bytes, tier),
     bytes(report.budget_bytes, tier),
-    bytes(report.minimum_budgets, tier),
+    formatBudget(report.minimum_budgets[tier]),
   ]);
   const states = Object.entries(homes).map(([state, shares]) => [
     state,
@@ -38,7 +38,7 @@ export function renderPlanTable({ report, batchSize, length }: PlannedRun): stri
     `${formatCount(parameters)} parameters, training state ${formatBytes(stateBytes)}`,
     `micro-batches of ${batchSize} x ${formatCount(length)} tokens, ${order} order`,
     '',
-    ...alignColumns([['tier', 'peak', 'budget', 'smallest that works'], ...tiers], NUMBERS),
+    ...alignColumns([['tier', 'peak', 'budget', 'smallest together'], ...tiers], NUMBERS),
     '',
     ...alignColumns([['state', ...TIERS], ...states], NUMBERS),
     '',
@@ -78,10 +78,14 @@ function stepLines(report: PlanReport): string[] {
   }
   for (const tier of ['device', 'host'] as const) {
     const { budget_bytes: budget, bytes_saved_per_step: saved } = report.larger_budgets[tier];
-    const links = LINKS.filter((link) => saved[link] > 0);
-    if (links.length === 0) continue;
-    const texts = links.map((link) => `${formatBytes(saved[link])} ${LANE_NAMES[link]}`);
-    lines.push(`${tier}_memory ${formatBytes(budget)} would save per step: ${texts.join(', ')}`);
+    const named = (sign: 1 | -1): string =>
+      LINKS.filter((link) => saved[link] * sign > 0)
+        .map((link) => `${formatBytes(saved[link] * sign)} ${LANE_NAMES[link]}`)
+        .join(', ');
+    const [fewer, more] = [named(1), named(-1)];
+    if (fewer === '') continue;
+    const cost = more === '' ? '' : `, and move more: ${more}`;
+    lines.push(`${tier}_memory ${formatBudget(budget)} would save per step: ${fewer}${cost}`);
   }
   lines.push(
     costs.measured

@@ -8,7 +8,7 @@
  *
  * Pure functions; the numbers are upper bounds that the ledgers enforce.
  */
-import { formatBytes } from '../../core/bytes.js';
+import { formatBudget, formatBytes } from '../../core/bytes.js';
 import { SpillwayError } from '../../core/errors.js';
 import { type Tier } from '../../core/types.js';
 import { PREFERRED_STAGING_DEPTH } from '../optim/staging.js';
@@ -34,18 +34,18 @@ function refuse(input: UnorderedInput, needed: Record<Tier, number>): SpillwayEr
   const lines: string[] = [];
   if (needed.device > budgets.device) {
     lines.push(
-      `device_memory ${formatBytes(budgets.device)} is too small; the smallest that works is ${needed.device} (${formatBytes(needed.device)})`,
+      `device_memory ${formatBytes(budgets.device)} is too small; the smallest that works is ${needed.device} (${formatBudget(needed.device)})`,
     );
   }
   if (needed.host > budgets.host) {
     const hint = input.nvmePathCount === 0 ? ', or give nvme_path to spill to' : '';
     lines.push(
-      `host_memory ${formatBytes(budgets.host)} is too small; the smallest that works is ${needed.host} (${formatBytes(needed.host)})${hint}`,
+      `host_memory ${formatBytes(budgets.host)} is too small; the smallest that works is ${needed.host} (${formatBudget(needed.host)})${hint}`,
     );
   }
   if (needed.nvme > budgets.nvme) {
     lines.push(
-      `nvme_memory ${formatBytes(budgets.nvme)} is too small; the smallest that works is ${needed.nvme} (${formatBytes(needed.nvme)}), or less with more host_memory`,
+      `nvme_memory ${formatBytes(budgets.nvme)} is too small; the smallest that works is ${needed.nvme} (${formatBudget(needed.nvme)}), or less with more host_memory`,
     );
   }
   return new SpillwayError('BUDGET_TOO_SMALL', lines.join('; '), {

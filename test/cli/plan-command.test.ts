@@ -186,13 +186,50 @@ describe('the plan', () => {
     expect(evaluating.minimum_budgets.device).toBeGreaterThan(ofPositions.minimum_budgets.device);
   });
 
+  it('prints budgets that are enough when they are given as they are printed', async () => {
+    // Odd numbers, so that printing them rounds.
+    const run = { ...RUN, sub_group_size: 4096, device_memory: 230_001, host_memory: 3_500_003 };
+    const table = await printed('plan', run);
+    const { minimum_budgets: least, larger_budgets: larger } = await planOf(run);
+    const smallest = TIERS.map((tier) => {
+      const [, text] = new RegExp(`^${tier} .* ([\\d.]+ [KM]iB)$`, 'm').exec(table)!;
+      return [`${tier}_memory`, text!] as const;
+    });
+    expect((await planOf({ ...run, ...Object.fromEntries(smallest) })).minimum_budgets).toEqual(
+      least,
+    );
+    const told = [...table.matchAll(/^(device|host)_memory ([\d.]+ [KM]iB) would save/gm)];
+    expect(told.length).toBe(2);
+    // Neither is it kept secret what a larger budget costs.
+    expect(larger.device.bytes_saved_per_step.nvme_read).toBeLessThan(0);
+    expect(table).toMatch(/^device_memory .* upload, .*, and move more: [\d.]+ KiB nvme read$/m);
+    for (const [, tier, text] of told) {
+      const given = await planOf({ ...run, [`${tier!}_memory`]: text! });
+      const { budget_bytes: bytes } = larger[tier as 'device' | 'host'];
+      expect(given.budget_bytes[tier as 'device' | 'host']).toBeGreaterThanOrEqual(bytes);
+    }
+  });
+
+  it('saves with a larger budget exactly what it says', async () => {
+    const run = { ...RUN, sub_group_size: 4096, device_memory: 230_001, host_memory: 3_500_003 };
+    const before = await planOf(run);
+    for (const tier of ['device', 'host'] as const) {
+      const { budget_bytes: bytes, bytes_saved_per_step: saved } = before.larger_budgets[tier];
+      const after = await planOf({ ...run, [`${tier}_memory`]: bytes });
+      for (const link of LINKS) {
+        expect(before.bytes_per_step[link] - after.bytes_per_step[link]).toBe(saved[link]);
+      }
+      expect(Math.max(...Object.values(saved))).toBeGreaterThan(0);
+    }
+  });
+
   it('is a table under either name', async () => {
     const table = await printed('plan', RUN);
     expect(table).toBe(await printed('estimate', RUN));
     const lines = table.split('\n');
     expect(lines[0]).toBe('24,544 parameters, training state 383.5 KiB');
     expect(lines[1]).toBe('micro-batches of 2 x 40 tokens, vertical order');
-    expect(lines[3]).toMatch(/^tier +peak +budget +smallest that works$/);
+    expect(lines[3]).toMatch(/^tier +peak +budget +smallest together$/);
     expect(lines.slice(4, 7).map((line) => line.split(' ')[0])).toEqual([...TIERS]);
     expect(lines[8]).toMatch(/^state +device +host +nvme$/);
     expect(lines[9]).toMatch(/^param( +\d+ %){3}$/);
@@ -222,7 +259,7 @@ it.each([
     'CONFIG_INVALID',
     /config\.json" is the configuration of a model, .* as --model_name_or_path$/,
   ],
-  [['--model', 'config.json'], 'CONFIG_UNKNOWN_KEY', /use "model_name_or_path"/],
+  [['--model', path('nothing')], 'MODEL_NOT_FOUND', /nothing/],
   [['--model_name_or_path', path('nothing')], 'MODEL_NOT_FOUND', /nothing/],
   [['--model_name_or_path', folder], 'MODEL_NOT_FOUND', /config\.json/],
   [

@@ -1,7 +1,7 @@
 // Goal: byte sizes mean what people write, and nothing else is taken for one.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { alignDown, alignUp, formatBytes, parseByteSize } from '../../core/bytes.js';
+import { alignDown, alignUp, formatBudget, formatBytes, parseByteSize } from '../../core/bytes.js';
 
 describe('parseByteSize', () => {
   it.each([
@@ -106,4 +106,25 @@ it('aligns up and down to the nearest multiples', () => {
       expect(up - down).toBe(value % alignment === 0 ? 0 : alignment);
     }),
   );
+});
+
+describe('formatBudget', () => {
+  it('prints what is enough when it is read again, and no more than a hundredth of a unit above', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 43 }), (bytes) => {
+        const printed = formatBudget(bytes);
+        expect(parseByteSize(printed)).toBeGreaterThanOrEqual(bytes);
+        const unit = parseByteSize(printed.replace(/^[\d.]+/, '1'));
+        expect(parseByteSize(printed) - bytes).toBeLessThanOrEqual(unit / 100 + 1);
+      }),
+    );
+  });
+
+  it('rounds up where formatBytes would say too little', () => {
+    expect(formatBytes(6_660_096)).toBe('6.35 MiB');
+    expect(formatBudget(6_660_096)).toBe('6.36 MiB');
+    expect(formatBudget(659_968)).toBe('644.5 KiB');
+    expect(formatBudget(2 ** 30 + 1)).toBe('1.01 GiB');
+    expect(formatBudget(7)).toBe('7 B');
+  });
 });
