@@ -33,7 +33,8 @@ function model(tied: boolean) {
   return defineModel({ name: 'sequence', blocks, seed: 4 });
 }
 
-const PARTS = [[3, 250, 17, 17, 42], [299], [0], [5, 6]] as const;
+/** As many tokens at once with tokens before them as without. */
+const PARTS = [[3, 250, 17, 17, 42], [299], [0], [5, 6], [250, 8, 1, 42, 9]] as const;
 
 interface Run {
   readonly rows: readonly Float32Array[];

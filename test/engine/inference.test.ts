@@ -7,6 +7,7 @@ import { loadPretrained } from '../../src/checkpoint/load-pretrained.js';
 import { Engine } from '../../src/engine/engine.js';
 import { InferenceEngine } from '../../src/engine/inference-engine.js';
 import type { InferenceOptions } from '../../src/engine/inference-options.js';
+import { PART_TOKENS } from '../../src/engine/sequence-runner.js';
 import type { Model } from '../../src/model/block.js';
 import { isCoded } from '../../core/errors.js';
 import { silentLogger } from '../../core/logger.js';
@@ -134,19 +135,20 @@ describe.each(DEVICES)('a sequence on %s', (device) => {
   });
 
   it('of many tokens at once has the logits of the same tokens one part after another', async () => {
+    const length = 3 * PART_TOKENS;
     const config = {
       model_type: 'gpt2',
       vocab_size: 64,
-      n_positions: 400,
+      n_positions: length,
       n_embd: 16,
       n_layer: 2,
       n_head: 2,
     };
     const { blocks } = modelFromConfig(config, { strict: false, logger: silentLogger });
     const model = defineModel({ name: 'long', blocks, seed: 1 });
-    const ids = Array.from({ length: 400 }, (_, index) => (index * index) % 64);
+    const ids = Array.from({ length }, (_, index) => (index * index) % 64);
     const logits = (cuts: readonly number[]) =>
-      withEngine({ model, device, maxLength: 400, offloadParam: 'cpu' }, async (engine) => {
+      withEngine({ model, device, maxLength: length, offloadParam: 'cpu' }, async (engine) => {
         let last = new Float32Array();
         for (const [index, from] of cuts.entries()) {
           last = (await engine.append(ids.slice(from, cuts[index + 1]))).slice();
@@ -154,7 +156,7 @@ describe.each(DEVICES)('a sequence on %s', (device) => {
         return last;
       });
     const whole = await logits([0]);
-    const parts = await logits([0, 10, 11, 300, 399]);
+    const parts = await logits([0, 10, 11, 300, length - 1]);
     if (device === 'native') expect(parts).toEqual(whole);
     else expect(relativeError(parts, whole)).toBeLessThan(1e-5);
   });
