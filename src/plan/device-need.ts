@@ -120,7 +120,7 @@ export class DeviceNeed {
   }
 
   /** What is on the device besides region and residents, at most: operations of a training step, or
-   * of an evaluation, which passes activations on and keeps none. Of the choices only `headWave` and
+   * of an evaluation, which passes activations on and keeps none. Of the decisions only `headWave` and
    * `spillLag` matter. */
   transientBytes(decisions: Decisions): number {
     const { blocks } = this.#input;

@@ -90,10 +90,7 @@ export class PeakBytes {
     this.#resident[tier] += states.bytesAt(group, state, tier);
     homes[state] = tier;
     // Parameters on the device are read where they live; states on NVMe pass through staging.
-    if (state === 'param' && (before === 'device' || tier === 'device')) {
-      this.#region = undefined;
-      this.#transient = undefined;
-    }
+    if (state === 'param' && (before === 'device' || tier === 'device')) this.#region = undefined;
     if (before === 'nvme' || tier === 'nvme') this.#hostFixed = undefined;
   }
 
