@@ -125,7 +125,8 @@ async function leastDeviceMemory(options: InferenceOptions): Promise<number> {
 }
 
 describe.each(['float32', 'bfloat16'] as const)('an inference engine in %s', (dtype) => {
-  const batches = [0, 1, 2, 3, 4].map((seed) => tiedBatch(TIED, seed));
+  const lengths = [TIED.length, 4, TIED.length, 2, 7];
+  const batches = lengths.map((length, seed) => tiedBatch({ ...TIED, length }, seed));
   const cases = [
     { offloadParam: 'none', deviceMemory: 2 ** 26 },
     { offloadParam: 'cpu', deviceMemory: 2 ** 26 },
