@@ -20,6 +20,7 @@ import type { MicroBatchOrder } from '../plan/placement.js';
 import { stateBytesOf } from '../plan/parameter-layout.js';
 import type { Action, Phase, StepPlan } from '../plan/step-plan.js';
 import { engineOptionsOf, evaluationBatchSize, largestBatchSize } from './engine-options-of.js';
+import { throttledCosts } from './throttled-costs.js';
 
 /** Bytes per link, under the links' names. */
 type LinkBytes = Readonly<Record<Link, number>>;
@@ -105,9 +106,11 @@ export async function planReport(
   const batchOf = (rows: number) =>
     emptyBatch({ batchSize: rows, length, packed: packing, longestDocument: 2 });
   const evaluation = evaluationBatchSize(config);
+  const options = engineOptionsOf(config);
+  const { throttles } = options.execution;
   const forecast = await forecastTraining(
     {
-      ...engineOptionsOf(config),
+      ...options,
       model,
       exampleBatch: batchOf(largestBatchSize(config)),
       ...(evaluation !== undefined && {
@@ -116,11 +119,11 @@ export async function planReport(
       }),
       logger,
     },
-    (device, workers) =>
-      knownCosts(
-        { device, workers, dtype: config.dtype, nvmePaths: config.nvmePath },
-        defaultCosts(device),
-      ),
+    async (device, workers) => {
+      const keys = { device, workers, dtype: config.dtype, nvmePaths: config.nvmePath };
+      const { costs, missing } = await knownCosts(keys, defaultCosts(device));
+      return { costs: throttledCosts(costs, throttles), missing };
+    },
   );
   const { layout, budgets, plan, timeline } = forecast;
   const lengths = layout.groups.map((group) => group.length);

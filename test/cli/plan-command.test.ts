@@ -210,6 +210,20 @@ describe('the plan', () => {
     }
   });
 
+  it('takes as long as throttled links make it', async () => {
+    const run = { ...RUN, 'offload_optimizer.device': 'nvme', 'offload_param.device': 'cpu' };
+    const free = await planOf(run);
+    for (const link of LINKS) {
+      const slow = await planOf({ ...run, [`throttle.${link}`]: 10_000 });
+      expect(slow.bytes_per_step).toEqual(free.bytes_per_step);
+      const seconds = slow.bytes_per_step[link] / 10_000;
+      expect(seconds).toBeGreaterThan(1);
+      expect(slow.limited_by).toBe(link);
+      // Token ids are counted as bytes, but take no turn on the link.
+      expect(slow.seconds_per_step.total / seconds).toBeGreaterThan(0.99);
+    }
+  });
+
   it('saves with a larger budget exactly what it says', async () => {
     const run = { ...RUN, sub_group_size: 4096, device_memory: 230_001, host_memory: 3_500_003 };
     const before = await planOf(run);

@@ -8,7 +8,7 @@ import type { Operation, StepPlan } from '../../src/plan/step-plan.js';
 import { predictable, writePredicted } from '../../src/train/trace/predicted-steps.js';
 import type { TraceEvent } from '../../src/train/trace/trace-event.js';
 import { TraceProcess } from '../../src/train/trace/trace-process.js';
-import { throttled } from '../../src/train/trace/traced-costs.js';
+import { throttledCosts } from '../../src/train/throttled-costs.js';
 
 const base = { bytes: {}, after: [], phase: 'forward' } as const;
 
@@ -116,7 +116,7 @@ it('as many steps are predicted as take bounded work', () => {
 });
 
 it('throttled links are no faster than that', () => {
-  const { links, ...rest } = throttled(DEFAULT_COSTS, { upload: 1e6, nvme_read: 1e15 });
+  const { links, ...rest } = throttledCosts(DEFAULT_COSTS, { upload: 1e6, nvme_read: 1e15 });
   const rates = LINKS.map((link): [Link, number] => [link, links[link].bytesPerSecond]);
   const known = DEFAULT_COSTS.links;
   expect(Object.fromEntries(rates)).toEqual({

@@ -4,14 +4,13 @@
  */
 import { formatError } from '../../../core/errors.js';
 import type { Logger } from '../../../core/logger.js';
-import { LINKS, type Link } from '../../../core/types.js';
 import type { TrainConfig } from '../../config/train-config.js';
 import { knownCosts } from '../../engine/calibrate/cost-store.js';
 import type { Engine } from '../../engine/engine.js';
 import { defaultCosts } from '../../engine/forecast-training.js';
-import type { Throttles } from '../../engine/link-turns.js';
-import type { LinkCost, MachineCosts } from '../../plan/costs.js';
+import type { MachineCosts } from '../../plan/costs.js';
 import { engineOptionsOf } from '../engine-options-of.js';
+import { throttledCosts } from '../throttled-costs.js';
 
 export interface TracedCosts {
   readonly machine: MachineCosts;
@@ -32,20 +31,9 @@ export async function tracedCosts(
   const keys = { device: deviceName, workers: workerCount, dtype, nvmePaths };
   try {
     const { costs, missing } = await knownCosts(keys, defaults);
-    return { machine: throttled(costs, throttles), defaults: missing };
+    return { machine: throttledCosts(costs, throttles), defaults: missing };
   } catch (error) {
     logger.warn(`the trace predicts by default costs: ${formatError(error)}`);
-    return { machine: throttled(defaults, throttles), defaults: ['all'] };
+    return { machine: throttledCosts(defaults, throttles), defaults: ['all'] };
   }
-}
-
-/** The same machine with slower links. */
-export function throttled(machine: MachineCosts, throttles: Throttles): MachineCosts {
-  const links = LINKS.map((link): [Link, LinkCost] => {
-    const { bytesPerSecond, secondsPerPiece } = machine.links[link];
-    const most = throttles[link];
-    if (most === undefined) return [link, machine.links[link]];
-    return [link, { bytesPerSecond: Math.min(bytesPerSecond, most), secondsPerPiece }];
-  });
-  return { ...machine, links: Object.fromEntries(links) as Record<Link, LinkCost> };
 }
