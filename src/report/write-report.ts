@@ -4,6 +4,7 @@
 import { join } from 'node:path';
 import { SpillwayError } from '../../core/errors.js';
 import { writeDurableFile } from '../checkpoint/durable-file.js';
+import { exists } from '../checkpoint/file-errors.js';
 import { renderPage } from './page.js';
 import { readRun } from './read-run.js';
 import { readTrace } from './read-trace.js';
@@ -30,9 +31,10 @@ export async function writeReport({ folder, out, trace: given }: ReportOptions):
   const tracePath = given ?? join(folder, 'trace.json');
   const trace = await readTrace(tracePath);
   if (given !== undefined && trace === undefined) {
+    const fact = (await exists(given)) ? 'holds no complete step' : 'is not there';
     throw new SpillwayError(
       'RUN_NOT_FOUND',
-      `${given} holds no complete step; give the file that train --trace wrote`,
+      `${given} ${fact}; give the file that train --trace wrote`,
     );
   }
   if (run.metrics.lineCount === 0 && run.summary === undefined && trace === undefined) {

@@ -284,8 +284,15 @@ it.each(REFUSED)('%s is refused as %s', async (_, code, files) => {
 it('a trace that was asked for and a page that cannot be written are refused', async () => {
   const run = folderWith('asked', { 'metrics.jsonl': METRICS.join('') });
   const trace = path('no-trace.json');
+  const refused = { code: 'RUN_NOT_FOUND' };
   await expect(writeReport({ folder: run, trace })).rejects.toMatchObject({
-    code: 'RUN_NOT_FOUND',
+    ...refused,
+    message: `${trace} is not there; give the file that train --trace wrote`,
+  });
+  writeFileSync(trace, traceOf());
+  await expect(writeReport({ folder: run, trace })).rejects.toMatchObject({
+    ...refused,
+    message: `${trace} holds no complete step; give the file that train --trace wrote`,
   });
   const out = path('nowhere/page.html');
   await expect(writeReport({ folder: run, out })).rejects.toMatchObject({
