@@ -12,6 +12,7 @@ import type { Tensor } from '@tensorflow/tfjs-core';
 import { assert } from '../../core/errors.js';
 import type { MemoryLease } from '../../tiers/host/host-buffer.js';
 import { alignUp } from '../../core/bytes.js';
+import { settleAll } from '../../core/settle-all.js';
 import { CHUNK_ELEMENTS, IO_ALIGNMENT } from '../../core/types.js';
 import type { DeviceRegion } from '../../tiers/device/device.js';
 import type { TierManager, Turns } from '../../tiers/tier-manager.js';
@@ -127,7 +128,7 @@ export class KeyValueCache {
         ? this.#tiers.device.download(rows, 0, target)
         : this.#tiers.download(rows, 0, target, turns);
     });
-    await Promise.all(writes);
+    await settleAll(writes);
   }
 
   /** Bytes leased on the device. */

@@ -2,6 +2,7 @@
  * @file Hands shards to the optimizer pool, and counts what an update moves and changes.
  */
 import { SpillwayError, assert } from '../../core/errors.js';
+import { settleAll } from '../../core/settle-all.js';
 import { elementBytes, type StateName } from '../../core/types.js';
 import type { TierManager } from '../../tiers/tier-manager.js';
 import type { AdamwScalars } from '../../tiers/native/native-binding.js';
@@ -65,7 +66,7 @@ export class ShardUpdates {
       await this.#run(group, shard, settings, onStart);
       return;
     }
-    await Promise.all(
+    await settleAll(
       pieces.map((piece) =>
         this.#tables.update(piece, settings.step, (taken) =>
           this.#run(

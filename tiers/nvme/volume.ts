@@ -15,6 +15,7 @@ import { join, resolve } from 'node:path';
 
 import { formatBytes } from '../../core/bytes.js';
 import { SpillwayError, assert } from '../../core/errors.js';
+import { settleAll } from '../../core/settle-all.js';
 import type { ShardId, StateName } from '../../core/types.js';
 import { createSlab } from '../host/slab.js';
 import { kernels } from '../native/binding.js';
@@ -242,8 +243,7 @@ export class NvmeVolume {
         return this.#writeHeader(region, bytes.subarray(start, start + region.headerBytes), seal);
       });
       // All writes end before an error leaves: their buffers are in flight until then.
-      const failed = (await Promise.allSettled(writes)).find(({ status }) => status === 'rejected');
-      if (failed?.status === 'rejected') throw failed.reason;
+      await settleAll(writes);
     }
   }
 
