@@ -6,7 +6,7 @@
  * weights; then weights, which each token reads whole, come nearer before caches, of which it reads what
  * is filled. Pure functions.
  */
-import { formatBytes } from '../../core/bytes.js';
+import { formatBudget, formatBytes } from '../../core/bytes.js';
 import { SpillwayError } from '../../core/errors.js';
 import type { Tier } from '../../core/types.js';
 import { MIN_STAGING } from '../../tiers/host/staging-pool.js';
@@ -185,7 +185,7 @@ function refuse(
     if (needed[tier] <= budgets[tier]) return [];
     const hint = tier === 'host' && nvmePathCount === 0 ? ', or give nvme_path to spill to' : '';
     return [
-      `${tier}_memory ${formatBytes(budgets[tier])} is too small; the smallest that works is ${needed[tier]} (${formatBytes(needed[tier])})${hint}`,
+      `${tier}_memory ${formatBytes(budgets[tier])} is too small; the smallest that works is ${needed[tier]} (${formatBudget(needed[tier])})${hint}`,
     ];
   });
   const cache =
