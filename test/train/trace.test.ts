@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { LANES, LINKS, TIERS, type Link } from '../../core/types.js';
 import { silentLogger } from '../../core/logger.js';
+import { tracedBytes } from '../../bench/fine-tune/traced-bytes.js';
 import { loadConfig } from '../../src/config/load-config.js';
 import { planReport } from '../../src/train/plan-report.js';
 import type { RunSummary } from '../../src/train/run-reporter.js';
@@ -210,6 +211,14 @@ describe('the trace of a whole run', () => {
       expect(moved[link]).toBeGreaterThan(0);
       expect(moved[link] / STEPS).toBe(summary.bytes_moved_per_step![link]);
     }
+  });
+
+  it('gives the fine-tuning benchmark what the plan says of each kind of operation', async () => {
+    const flags = new Map(Object.entries({ ...base, max_length: 16 })) as never;
+    const { report } = await planReport(await loadConfig({ flags }), silentLogger);
+    const traced = await tracedBytes(path('trace.json'));
+    expect([...traced.keys()]).toEqual([1, 2, 3]);
+    for (const actions of traced.values()) expect(actions).toEqual(report.bytes_per_step_by_action);
   });
 
   it('counts bytes held up to the planned peaks', () => {
