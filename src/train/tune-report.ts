@@ -9,7 +9,7 @@ import { emptyBatch } from '../data/example-batch.js';
 import { calibrate } from '../engine/calibrate/calibrate.js';
 import { costFolder } from '../engine/calibrate/cost-store.js';
 import type { DiskRate } from '../engine/calibrate/measure-disk.js';
-import type { ComputeRequest } from '../engine/calibrate/measure-compute.js';
+import type { ComputeRequest } from '../engine/calibrate/affordable-step.js';
 import { engineOptionsOf } from './engine-options-of.js';
 
 /** What `spillway tune --json` prints; keys are stable. */

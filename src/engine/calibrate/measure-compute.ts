@@ -3,36 +3,22 @@
  * times, on the real device, by the code that the executor runs, with the step's transfers and
  * updates beside it.
  *
- * A batch that would take too long is shortened; times of longer ones are then scaled by their
- * multiply-adds. Values are constants, since no kernel's time depends on them.
+ * Values are constants, since no kernel's time depends on them.
  */
-import { isCoded } from '../../../core/errors.js';
-import { createPlanningDevice } from '../../../tiers/device/create-device.js';
 import type { Device, DeviceRegion } from '../../../tiers/device/device.js';
-import type { Block, MicroBatch } from '../../model/block.js';
-import { computeWork, type ComputeWork } from '../../plan/compute-work.js';
+import type { ComputeWork } from '../../plan/compute-work.js';
 import type { MeasuredCompute } from '../../plan/costs.js';
-import { layoutParameters, type ParameterLayout } from '../../plan/parameter-layout.js';
 import type { Compute, StepPlan } from '../../plan/step-plan.js';
 import { transferWork } from '../../plan/transfer-work.js';
 import type { ComputeRunner } from '../compute-runner.js';
-import { batchesOf, packingOf, stepOf } from '../forecast-training.js';
-import { planOn, type PlannedTraining, type PlanningOptions } from '../plan-training.js';
-import { budgetsOf, DEFAULTS } from '../resources.js';
+import { batchesOf, packingOf } from '../forecast-training.js';
 import { withComputeRunner } from '../simulate-device.js';
+import { affordableStep, type ComputeRequest, type PlannedStep } from './affordable-step.js';
 import { productRate } from './beside-compute.js';
 import type { CopyArea } from './copy-area.js';
 import type { Deadline } from './deadline.js';
 import { StepCompany, type CompanyCosts } from './step-company.js';
 import type { UpdateArea } from './update-area.js';
-
-/** What is measured: a run's options, and its largest micro-batch at other lengths. */
-export interface ComputeRequest {
-  readonly options: Omit<PlanningOptions, 'exampleBatch'>;
-  /** Longest row. */
-  readonly length: number;
-  readonly batchOf: (length: number) => MicroBatch;
-}
 
 /** What is measured with; its caller owns all of it. */
 export interface MeasuringParts {
@@ -49,13 +35,6 @@ export interface StepCosts extends CompanyCosts {
 
 /** Rounds of one operation at most, after the first, which touches memory. */
 const ROUNDS = 9;
-
-/** Rounds that a batch has to leave time for. */
-const LEAST_ROUNDS = 3;
-
-/** Blocks of each kind: more than one, so that the next one's parameters are not in the processor's
- * cache. */
-const PER_KIND = 3;
 
 /** As float32 and as bfloat16 twice, 2^-7. */
 const FILLING = 0x3c003c00;
@@ -77,53 +56,8 @@ export async function measureCompute(
   alone: CompanyCosts,
   until: Deadline,
 ): Promise<StepCosts> {
-  // Everything is fetched, so that parameters lie in the region as in a run that offloads.
-  const options: Omit<PlanningOptions, 'exampleBatch'> = {
-    ...request.options,
-    model: { blocks: fewOfEachKind(request.options.model.blocks) },
-    gradientAccumulationSteps: 1,
-    offloadParam: 'cpu',
-    offloadOptimizer: 'cpu',
-    hostMemory: Number.MAX_SAFE_INTEGER,
-  };
   const rate = await productRate(parts.device);
-  let { length } = request;
-  for (;;) {
-    const planned = await plannedStep({ ...options, exampleBatch: request.batchOf(length) });
-    const works = computesOf(planned.step).map(planned.workOf);
-    const multiplyAdds = works.reduce((sum, work) => sum + work.multiplyAdds, 0);
-    if (length === 1 || (multiplyAdds / rate) * (LEAST_ROUNDS + 1) < until.seconds) {
-      return run(planned, parts, alone, until);
-    }
-    length = Math.ceil(length / 2);
-  }
-}
-
-interface PlannedStep {
-  readonly options: PlanningOptions;
-  readonly layout: ParameterLayout;
-  readonly planned: PlannedTraining;
-  readonly step: StepPlan;
-  readonly workOf: ReturnType<typeof computeWork>;
-}
-
-async function plannedStep(options: PlanningOptions): Promise<PlannedStep> {
-  const { blocks } = options.model;
-  const budgets = budgetsOf(options);
-  const layout = layoutParameters(blocks, options.subGroupSize ?? DEFAULTS.subGroupSize);
-  const name = options.device ?? 'auto';
-  const device = await createPlanningDevice(name, { budgetBytes: budgets.device });
-  try {
-    const planned = planOn(device, options, layout, budgets);
-    const step = stepOf(options, packingOf(device, options, layout, planned), planned);
-    const { profiles } = planned;
-    const dtype = options.dtype ?? 'float32';
-    const outputShape = (block: number) => profiles[block]!.outputShape;
-    const workOf = computeWork({ blocks, layout, dtype, outputShape });
-    return { options, layout, planned, step, workOf };
-  } finally {
-    await device.dispose();
-  }
+  return run(await affordableStep(request, rate, until.seconds), parts, alone, until);
 }
 
 /** Times of operations with one key. */
@@ -235,28 +169,5 @@ async function fill(region: DeviceRegion, until: Deadline): Promise<void> {
   for (let at = 0; at < region.byteLength && !until.isOver; at += FILL_BYTES) {
     const bytes = Math.min(FILL_BYTES, region.byteLength - at);
     await region.write(at, pattern.subarray(0, bytes), 'float32', 'float32');
-  }
-}
-
-function computesOf({ operations }: StepPlan): Compute[] {
-  return operations.flatMap(({ lane, action }) => (lane === 'compute' ? [action as Compute] : []));
-}
-
-/** The first blocks of each kind and the last block; all of them where a shorter chain lacks a
- * parameter that some of them share. */
-function fewOfEachKind(blocks: readonly Block[]): readonly Block[] {
-  const counts = new Map<string, number>();
-  const some = blocks.filter((block, index) => {
-    const kind = `${block.kind} ${block.kindKey}`;
-    const count = (counts.get(kind) ?? 0) + 1;
-    counts.set(kind, count);
-    return count <= PER_KIND || index === blocks.length - 1;
-  });
-  try {
-    layoutParameters(some, DEFAULTS.subGroupSize);
-    return some;
-  } catch (error) {
-    if (isCoded(error) && error.code === 'BLOCK_INVALID') return blocks;
-    throw error;
   }
 }
