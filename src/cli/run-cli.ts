@@ -146,7 +146,7 @@ function addTune(program: Command, setStatus: (status: number) => void): void {
     .allowUnknownOption()
     .addHelpText(
       'after',
-      '\nTakes the keys of train. Measures copies and AdamW; the folders of nvme_path; the blocks of\nmodel_name_or_path, where these are given. Takes 20 seconds at most: where machine or disk are\nslow, it repeats less, computes shorter rows and leaves operations out, which plan then estimates.',
+      '\nTakes the keys of train. Measures copies and AdamW; the folders of nvme_path; the blocks of\nmodel_name_or_path, where these are given. Takes 20 seconds at most: where machine or disk are\nslow, it repeats less, computes fewer blocks or shorter rows and leaves operations out, which plan\nthen estimates.',
     )
     .action(async (args: string[], options: TuneCommandOptions) => {
       setStatus(await runTuneCommand(args, options));
