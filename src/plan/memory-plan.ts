@@ -109,9 +109,14 @@ function sizesOf(input: MemoryPlanInput, states: StateSizes): PlanSizes {
   return { input, states, need: new DeviceNeed(input), accumulators };
 }
 
-/** The peaks with everything as far from the device as it may be. */
+/**
+ * The peaks with everything as far from the device as it may be. Of a small model that is memory:
+ * buffers to stage what is in files would take more.
+ */
 function leastPeaks(sizes: PlanSizes): Record<Tier, number> {
-  return new PeakBytes(sizes, farthest(sizes)).bytes;
+  const far = new PeakBytes(sizes, farthest(sizes)).bytes;
+  if (sizes.input.nvmePathCount === 0) return far;
+  return smaller(far, new PeakBytes(sizes, farthest(sizes, 'host')).bytes);
 }
 
 /** The one that asks for less memory or, of equal memory, for fewer bytes of files. */
