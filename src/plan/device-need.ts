@@ -12,6 +12,7 @@ import type { BlockProfile } from './block-profile.js';
 import type { Decisions } from './decisions.js';
 import { wholeParams } from './packed-params.js';
 import type { MemoryPlanInput } from './placement.js';
+import { layOutRegion } from './region-layout.js';
 import type { RegionPlan } from './step-plan.js';
 import { chargedBytes, keepsBfloat16, tensorBytes } from './tensor-bytes.js';
 
@@ -64,33 +65,18 @@ export class DeviceNeed {
     const { blocks } = this.#input;
     const packed = blocks.map((_, index) => this.#packedBytes(decisions, index));
     const dense = packed.filter((_, index) => blocks[index]?.kind === 'dense');
-    const paramSlotBytes = maxOf(dense);
-    const paramSlots = paramSlotBytes === 0 ? 0 : decisions.paramSlots;
-    const paramBytes = paramSlots * paramSlotBytes;
-    const head = blocks.at(-1);
-    const isTiled = head?.kind === 'tiled';
-    const headBytes = isTiled ? (packed.at(-1) ?? 0) : 0;
-    const tileSlotBytes = isTiled ? (this.#input.profiles.at(-1)?.tiled?.tileBytes ?? 0) : 0;
-    const tileSlots = isTiled ? decisions.tileSlots : 0;
-    const tileArea = headBytes + tileSlots * tileSlotBytes;
-    const headOffset = decisions.tilesApart ? paramBytes : 0;
-    const activationOffset = decisions.tilesApart
-      ? paramBytes + tileArea
-      : Math.max(paramBytes, tileArea);
-    const activationSlotBytes = this.#activationSlotBytes(decisions);
-    const activationSlots = activationSlotBytes === 0 ? 0 : decisions.activationSlots;
-    return {
-      paramSlots,
-      paramSlotBytes,
-      activationSlots,
-      activationSlotBytes,
-      activationOffset,
-      tileSlots,
-      tileSlotBytes,
-      tileOffset: headOffset + headBytes,
-      headOffset,
-      byteLength: activationOffset + activationSlots * activationSlotBytes,
-    };
+    const isTiled = blocks.at(-1)?.kind === 'tiled';
+    return layOutRegion({
+      paramSlots: decisions.paramSlots,
+      paramSlotBytes: maxOf(dense),
+      headBytes: isTiled ? (packed.at(-1) ?? 0) : 0,
+      tileSlots: isTiled ? decisions.tileSlots : 0,
+      tileSlotBytes: isTiled ? (this.#input.profiles.at(-1)?.tiled?.tileBytes ?? 0) : 0,
+      tilesApart: decisions.tilesApart,
+      activationSlots: decisions.activationSlots,
+      activationSlotBytes: this.#activationSlotBytes(decisions),
+      activationsApart: true,
+    });
   }
 
   /** Fewest activation slots: a reverse pass in vertical order fetches an input and a gradient. */

@@ -13,6 +13,7 @@ import type { ForwardProfile } from './block-profile.js';
 import { isReadAtHome, packParams } from './packed-params.js';
 import type { ParameterLayout } from './parameter-layout.js';
 import type { GroupHomes } from './placement.js';
+import { layOutRegion } from './region-layout.js';
 import type { RegionPlan } from './step-plan.js';
 import { chargedBytes, tensorBytes } from './tensor-bytes.js';
 
@@ -113,9 +114,6 @@ export class InferenceNeed {
     const { blocks, layout, dtype } = this.#input;
     const homes = homesOf(decisions);
     const packed = blocks.map((block) => packParams(block, { ...this.#input, homes }).byteLength);
-    const paramSlotBytes = maxOf(packed.filter((_, index) => blocks[index]!.kind === 'dense'));
-    const paramSlots = paramSlotBytes === 0 ? 0 : decisions.paramSlots;
-    const paramBytes = paramSlots * paramSlotBytes;
     const head = blocks.at(-1);
     let headBytes = 0;
     let tileSlotBytes = 0;
@@ -126,29 +124,19 @@ export class InferenceNeed {
       const tile = Math.min(rows, head.tileRows) * (matrix.length / rows);
       tileSlotBytes = isReadAtHome(matrix, { homes, dtype }) ? 0 : tensorBytes(tile);
     }
-    const tileSlots = tileSlotBytes === 0 ? 0 : decisions.tileSlots;
-    const tileBytes = headBytes + tileSlots * tileSlotBytes;
-    const headOffset = decisions.tilesApart ? paramBytes : 0;
-    const below = decisions.tilesApart ? paramBytes + tileBytes : Math.max(paramBytes, tileBytes);
-    const rowBytes = this.#rowBytes();
     const cacheBytes = this.#cacheSlotBytes(decisions);
-    const activationSlotBytes = Math.max(rowBytes, cacheBytes);
-    const activationSlots = activationSlotBytes === 0 ? 0 : decisions.activationSlots;
-    // Rows alone are gone before the first parameters are needed.
-    const isApart = decisions.rowsApart || cacheBytes > 0;
-    const activationOffset = isApart ? below : 0;
-    return {
-      paramSlots,
-      paramSlotBytes,
-      activationSlots,
-      activationSlotBytes,
-      activationOffset,
-      tileSlots,
+    return layOutRegion({
+      paramSlots: decisions.paramSlots,
+      paramSlotBytes: maxOf(packed.filter((_, index) => blocks[index]!.kind === 'dense')),
+      headBytes,
+      tileSlots: tileSlotBytes === 0 ? 0 : decisions.tileSlots,
       tileSlotBytes,
-      tileOffset: headOffset + headBytes,
-      headOffset,
-      byteLength: Math.max(below, activationOffset + activationSlots * activationSlotBytes),
-    };
+      tilesApart: decisions.tilesApart,
+      activationSlots: decisions.activationSlots,
+      activationSlotBytes: Math.max(this.#rowBytes(), cacheBytes),
+      // Rows alone are gone before the first parameters are needed.
+      activationsApart: decisions.rowsApart || cacheBytes > 0,
+    });
   }
 
   #rowBytes(): number {
