@@ -30,7 +30,7 @@ async function within(seconds: number) {
   };
 }
 
-it('takes fewer blocks, then fewer rounds, and only then shorter rows', async () => {
+it('takes fewer blocks in fewer rounds, and only then shorter rows', async () => {
   const best = await within(Infinity);
   expect(best).toMatchObject({ blocks: model.blocks.length, length: LENGTH });
   const oneEach = await within(best.seconds * 4);

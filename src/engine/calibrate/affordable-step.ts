@@ -2,8 +2,8 @@
  * @file Which step is measured in the time there is: a few blocks of each kind, rows as long as in the
  * run.
  *
- * Where that would take too long, one block of each kind runs, then less often, and only then rows
- * are shortened: times of longer ones are scaled by their multiply-adds, and come out too long, since
+ * Where that would take too long, one block of each kind runs, once if need be, and only then are
+ * rows shortened: times of longer ones are scaled by their multiply-adds, and come out too long, since
  * short rows compute more slowly.
  */
 import { isCoded } from '../../../core/errors.js';
@@ -34,14 +34,13 @@ export interface PlannedStep {
 }
 
 /**
- * What is measured while there is time for it, the best first: so many blocks of each kind, in so
+ * What is measured while there is time for it, the better first: so many blocks of each kind, in so
  * many rounds. More than one block, so that the next one's parameters are not in the processor's
  * cache; those of blocks that take long do not fit into any. A round and a half is the first, which
  * counts for what has no time to run again, and some time to spare.
  */
 const EFFORTS = [
   { perKind: 3, rounds: 4 },
-  { perKind: 1, rounds: 4 },
   { perKind: 1, rounds: 1.5 },
 ] as const;
 
