@@ -26,8 +26,8 @@ import { LINKS, TIERS, type Link, type Tier } from '../core/types.js';
 import type { PlanReport } from '../src/train/plan-report.js';
 import type { RunSummary } from '../src/train/run-reporter.js';
 import { ROW_LENGTH, TINYLLAMA_LAYERS, tinyllamaConfig, writeRows } from './fine-tune/inputs.js';
-import { runCli, type DiskBytes, type TimedLine } from './run-cli.js';
 import { tracedBytes, type ActionBytes } from './fine-tune/traced-bytes.js';
+import { runCli, type DiskBytes, type TimedLine } from './run-cli.js';
 
 const STEPS = 3;
 const MICRO_BATCHES = 2;

@@ -6,8 +6,6 @@ import { access } from 'node:fs/promises';
 import { errnoOf } from '../../core/errno.js';
 import { SpillwayError, isCoded, type ErrorFacts } from '../../core/errors.js';
 
-export { errnoOf };
-
 /** Codes of the operating system that mean "this path cannot be written by you". */
 const UNWRITABLE = new Set([
   'EACCES',

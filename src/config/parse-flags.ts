@@ -1,8 +1,8 @@
 /**
  * @file Command-line flags as raw values: `--key value`, `--key=value`, `--boolean`.
  *
- * A list flag may be repeated; any other may not. `--model` is `--model_name_or_path`. A group of keys is also taken as JSON, as
- * transformers does: `--lr_scheduler_kwargs '{"min_lr": 1e-6}'`.
+ * A list flag may be repeated; any other may not. `--model` is `--model_name_or_path`. A group of keys
+ * is also taken as JSON, as transformers does: `--lr_scheduler_kwargs '{"min_lr": 1e-6}'`.
  */
 import { SpillwayError } from '../../core/errors.js';
 import type { ConfigKey, KeyTable } from './config-key.js';

@@ -2,9 +2,9 @@
  * @file Runs step plans: every operation starts as soon as what it waits for is over.
  *
  * Compute operations are launched in program order, at most as far ahead of the device as the plan
- * says, so that its queue never runs dry and memory is allocated in the planned order. Transfers take turns on their
- * links (link-turns.ts). Updates of a step may still run when the next step begins; its operations
- * wait for them group by group (`fences`).
+ * says, so that its queue never runs dry and memory is allocated in the planned order. Transfers take
+ * turns on their links (link-turns.ts). Updates of a step may still run when the next step begins; its
+ * operations wait for them group by group (`fences`).
  *
  * When an operation fails, those under way end and no other starts; the first error is reported.
  *

@@ -1,8 +1,8 @@
 /**
  * @file Lines of the files that a run leaves, and what is wrong with these.
  */
+import { errnoOf } from '../../core/errno.js';
 import { isCoded, SpillwayError } from '../../core/errors.js';
-import { errnoOf } from '../checkpoint/file-errors.js';
 import { readJsonl, type JsonlLine } from '../data/read-jsonl.js';
 
 /** Bytes of one line; ours have some hundred. */

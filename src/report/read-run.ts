@@ -7,8 +7,9 @@
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { errnoOf } from '../../core/errno.js';
 import { SpillwayError } from '../../core/errors.js';
-import { errnoOf, exists } from '../checkpoint/file-errors.js';
+import { exists } from '../checkpoint/file-errors.js';
 import { corrupt, readError, readLines } from './read-lines.js';
 import { Series } from './series.js';
 

@@ -17,7 +17,8 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { errnoOf, writeError } from '../../checkpoint/file-errors.js';
+import { errnoOf } from '../../../core/errno.js';
+import { writeError } from '../../checkpoint/file-errors.js';
 import type { TraceEvent } from './trace-event.js';
 
 /** Characters that are gathered; some 250 events, so that writing is a fraction of their cost. */
